@@ -605,6 +605,7 @@ extern crate self as annals;
 pub mod channel;
 mod error;
 pub mod history;
+mod limits;
 pub mod prelude;
 mod span;
 pub mod state;

@@ -3,9 +3,12 @@
 use std::path::Path;
 
 use annals::base::{CheckpointId, Clock, IdSource, Namespace, RunId, SystemClock, TaskId, ThreadId};
-use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen, WriteRef};
+use annals::store::Synchronous;
+use annals::store::batch::{
+    Batch, Change, ChangeValue, Data, ItemChange, ItemIndex, ItemOp, NewCheckpoint, NewWrite, NewWrites, Parent,
+    Payload, Seen, WriteRef, WriteValue,
+};
 use annals::store::record::{Source, TaskKind, TaskRecord};
-use annals::store::{Batch, ItemIndex, NewCheckpoint, NewWrite, NewWrites, Parent, Payload, Synchronous, WriteValue};
 
 use crate::disk::{self, Fsync, same};
 use crate::figures::FigureReport;

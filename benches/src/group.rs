@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use std::sync::Barrier;
 use std::time::Instant;
 
-use annals::store::{Batch, CommitHandle, Synchronous};
+use annals::store::Synchronous;
+use annals::store::batch::Batch;
+use annals::store::log::CommitHandle;
 
 use crate::append::Chain;
 use crate::disk::{self, Fsync, OpenedStore};

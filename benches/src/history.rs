@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::path::Path;
 
 use annals::history::Thread;
-use annals::store::{Batch, Synchronous};
+use annals::store::Synchronous;
+use annals::store::batch::Batch;
 
 use crate::append::{Chain, ChainLink, TEXT_BYTES};
 use crate::disk::{self, OpenedStore, same};

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use annals::base::{CheckpointId, Clock, IdSource, Namespace, SystemClock, ThreadId};
 use annals::history::ThreadQuery;
-use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
-use annals::store::record::Source;
-use annals::store::{
-    Batch, CheckpointRef, Erasure, ItemIndex, ItemRange, LogExt, NewCheckpoint, Parent, Payload, Synchronous,
+use annals::store::batch::{
+    Batch, Change, ChangeValue, Data, ItemChange, ItemIndex, ItemOp, NewCheckpoint, Parent, Payload,
 };
+use annals::store::log::LogExt;
+use annals::store::record::Source;
+use annals::store::{CheckpointRef, Erasure, ItemRange, Synchronous};
 
 use crate::disk::{self, OpenedStore, same};
 use crate::figures::FigureReport;

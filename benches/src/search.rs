@@ -1,11 +1,12 @@
 //! Searches of a file with very many short messages, with and without an index.
 
 use annals::base::{CheckpointId, Clock, IdSource, Namespace, SystemClock, ThreadId};
-use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
-use annals::store::record::Source;
-use annals::store::{
-    Batch, ItemIndex, LogExt, NewCheckpoint, Parent, Payload, SearchOptions, SearchQuery, SqliteBackend, Synchronous,
+use annals::store::batch::{
+    Batch, Change, ChangeValue, Data, ItemChange, ItemIndex, ItemOp, NewCheckpoint, Parent, Payload,
 };
+use annals::store::log::LogExt;
+use annals::store::record::Source;
+use annals::store::{SearchOptions, SearchQuery, SqliteBackend, Synchronous};
 
 use crate::disk::{self, OpenedStore, same};
 use crate::figures::FigureReport;

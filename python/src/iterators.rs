@@ -3,7 +3,8 @@
 use std::fmt;
 
 use annals::history::{Operation, Snapshot, ValueVersion};
-use annals::store::{SearchHit, SearchQuery, Store, ThreadInfo, ThreadQuery};
+use annals::store::search::SearchHit;
+use annals::store::{SearchQuery, Store, ThreadInfo, ThreadQuery};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 

@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use annals::base::Value;
-use annals::store::{
-    Embedder, EmbedderError, Kv, KvIndex, KvItem, KvLifetimes, KvNamespace, KvNamespaceQuery, KvOrder, KvQuery, KvWrite,
-};
+use annals::store::kv::{Embedder, EmbedderError, KvIndex, KvItem, KvLifetimes, KvNamespaceQuery, KvOrder, KvWrite};
+use annals::store::log::KvNamespace;
+use annals::store::{Kv, KvQuery};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 

@@ -2,7 +2,9 @@
 
 use annals::base::Timestamp;
 use annals::history::{Blame, Operation, TextChange, ValueVersion};
-use annals::store::{CheckReport, SearchHit, Store, ThreadInfo};
+use annals::store::check::CheckReport;
+use annals::store::search::SearchHit;
+use annals::store::{Store, ThreadInfo};
 use annals_runs::ThreadStatus;
 use pyo3::prelude::*;
 

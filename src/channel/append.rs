@@ -4,7 +4,7 @@ use super::{Cell, Channel, ChannelEffect, ChannelError, List, ListChange, ListOp
 
 /// Appends the items of each write to a list. Only the new items are stored.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Append;
+pub(crate) struct Append;
 
 impl<T: Send + Sync + 'static> Channel<List<T>, Vec<T>> for Append {
     fn update(&self, cell: Cell<'_, List<T>>, writes: Vec<Vec<T>>) -> Result<ChannelEffect, ChannelError> {

@@ -64,7 +64,7 @@ impl Barrier {
     }
 
     /// Returns whether all names were seen.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.seen.iter().all(|seen| *seen)
     }
 

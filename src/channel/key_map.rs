@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::shape::positions_of;
 use super::{Cell, Channel, ChannelEffect, ChannelError, List, ListChange, ListOp};
-use crate::base::limits::MAP_KEY_BYTES_MAX;
+use crate::limits::MAP_KEY_BYTES_MAX;
 
 /// The value of a map channel: a persistent map from texts to values, shared by its clones. Writes to the channel put
 /// and remove entries ([`MapEntry`]); only these are stored.
@@ -156,7 +156,7 @@ impl<T> KeyMap<T> {
 
 /// Puts and removes the entries of each write, in order: the rule of a map channel.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct MergeEntries;
+pub(crate) struct MergeEntries;
 
 impl<T: Send + Sync + 'static> Channel<List<MapEntry<T>>, Vec<MapEntry<T>>> for MergeEntries {
     fn update(

@@ -4,7 +4,7 @@ use super::{Cell, Channel, ChannelEffect, ChannelError};
 
 /// Holds the last value; two writes in one superstep are an error (`LastValue` of LangGraph).
 #[derive(Clone, Copy, Debug, Default)]
-pub struct LastValue;
+pub(crate) struct LastValue;
 
 impl<T: Send + 'static> Channel<T, T> for LastValue {
     fn update(&self, mut cell: Cell<'_, T>, mut writes: Vec<T>) -> Result<ChannelEffect, ChannelError> {
@@ -18,7 +18,7 @@ impl<T: Send + 'static> Channel<T, T> for LastValue {
 
 /// Holds the last value of a superstep, and is emptied by a superstep that does not write it (`AnyValue`).
 #[derive(Clone, Copy, Debug, Default)]
-pub struct AnyValue;
+pub(crate) struct AnyValue;
 
 impl<T: Default + Send + 'static> Channel<T, T> for AnyValue {
     fn update(&self, cell: Cell<'_, T>, writes: Vec<T>) -> Result<ChannelEffect, ChannelError> {
@@ -33,14 +33,14 @@ impl<T: Default + Send + 'static> Channel<T, T> for AnyValue {
 /// Holds a value for one superstep (`EphemeralValue`).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Ephemeral {
+pub(crate) struct Ephemeral {
     /// True makes two writes in one superstep an error; otherwise the last one counts.
-    pub guard: bool,
+    pub(crate) guard: bool,
 }
 
 impl Ephemeral {
     /// Returns a rule for which two writes in one superstep are an error, or not.
-    pub const fn new(guard: bool) -> Self {
+    pub(crate) const fn new(guard: bool) -> Self {
         Self { guard }
     }
 }
@@ -59,14 +59,14 @@ impl<T: Default + Send + 'static> Channel<T, T> for Ephemeral {
 /// Holds the last value for the length of a run (`UntrackedValue`).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Untracked {
+pub(crate) struct Untracked {
     /// True makes two writes in one superstep an error; otherwise the last one counts.
-    pub guard: bool,
+    pub(crate) guard: bool,
 }
 
 impl Untracked {
     /// Returns a rule for which two writes in one superstep are an error, or not.
-    pub const fn new(guard: bool) -> Self {
+    pub(crate) const fn new(guard: bool) -> Self {
         Self { guard }
     }
 }

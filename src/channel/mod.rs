@@ -1,8 +1,8 @@
 //! Floor 1: one value over time.
 //!
 //! A channel holds one value of the state and merges the writes of a superstep into it. Its type is the rule
-//! ([`LastValue`], [`Reduce`], [`Topic`], ...); the value lies elsewhere, in a field of the user's struct or in a cell,
-//! and is lent to the rule as a [`Cell`]. *Absent:* messages, versions, bytes, the store.
+//! (`LastValue`, `Reduce`, `Topic`, ...); the value lies elsewhere, in a field of the user's struct or in a cell,
+//! and is lent to the rule as a `Cell`. *Absent:* messages, versions, bytes, the store.
 //!
 //! Invariants: all writes of a superstep come in one call, in the order of their tasks; a rule that fails may leave
 //! the cell half changed, so its caller drops it.
@@ -17,33 +17,29 @@ mod shape;
 mod text;
 mod topic;
 
-pub use append::Append;
+pub(crate) use append::Append;
 pub use barrier::Barrier;
-pub use key_map::{KeyMap, MapEntry, MergeEntries};
-pub use last_value::{AnyValue, Ephemeral, LastValue, Untracked};
+pub(crate) use key_map::MergeEntries;
+pub use key_map::{KeyMap, MapEntry};
+pub(crate) use last_value::{AnyValue, Ephemeral, LastValue, Untracked};
 pub use list::{Keyed, List};
-pub use reduce::{Folded, Reduce};
+pub(crate) use reduce::{Folded, Reduce};
 pub(crate) use shape::{ListShape, positions_of};
 pub use text::Text;
 pub(crate) use text::tail_of;
-pub use topic::Topic;
+pub(crate) use topic::Topic;
 
 /// The place of a channel's value, lent to its rule.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Cell<'a, T> {
+pub(crate) struct Cell<'a, T> {
     /// The value; its default while the channel is empty.
-    pub value: &'a mut T,
+    pub(crate) value: &'a mut T,
     /// True if the channel holds something.
-    pub present: &'a mut bool,
+    pub(crate) present: &'a mut bool,
 }
 
 impl<'a, T> Cell<'a, T> {
-    /// Lends a value, and whether it is present, to a rule.
-    pub fn new(value: &'a mut T, present: &'a mut bool) -> Self {
-        Self { value, present }
-    }
-
     fn set(&mut self, value: T) {
         *self.value = value;
         *self.present = true;
@@ -104,7 +100,7 @@ pub enum ListOp {
 }
 
 /// The rule of a channel: `T` is the type of its value, `W` that of its writes.
-pub trait Channel<T, W>: Send + Sync + 'static {
+pub(crate) trait Channel<T, W>: Send + Sync + 'static {
     /// Applies the writes of a superstep, at least one, in the order of their tasks.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use super::{Cell, Channel, ChannelEffect, ChannelError};
 ///
 /// The result of an arbitrary function is stored whole at every change: for a list that only grows use a list
 /// channel, of which only the new items are written.
-pub struct Reduce<T, W> {
+pub(crate) struct Reduce<T, W> {
     reducer: Box<dyn Fn(T, W) -> Result<T, String> + Send + Sync>,
     /// Makes the value of an empty channel from the first write.
     first: Option<fn(W) -> T>,
@@ -14,7 +14,7 @@ pub struct Reduce<T, W> {
 
 /// A write to a channel with a reducer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Folded<T, W> {
+pub(crate) enum Folded<T, W> {
     /// It is folded into the value.
     Write(W),
     /// It replaces the value, and hides every other write of its superstep (`Overwrite`).
@@ -27,7 +27,7 @@ impl<T, W> Reduce<T, W> {
     ///
     /// # Errors
     /// An error of the reducer is [`ChannelError::Reducer`] of the update that called it.
-    pub fn new(reducer: impl Fn(T, W) -> Result<T, String> + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(reducer: impl Fn(T, W) -> Result<T, String> + Send + Sync + 'static) -> Self {
         Self { reducer: Box::new(reducer), first: None }
     }
 }
@@ -37,7 +37,7 @@ impl<T> Reduce<T, T> {
     ///
     /// # Errors
     /// As [`Reduce::new`].
-    pub fn from_first(reducer: impl Fn(T, T) -> Result<T, String> + Send + Sync + 'static) -> Self {
+    pub(crate) fn from_first(reducer: impl Fn(T, T) -> Result<T, String> + Send + Sync + 'static) -> Self {
         Self { reducer: Box::new(reducer), first: Some(|write| write) }
     }
 }

@@ -6,7 +6,8 @@
 use std::ops::Range;
 
 use crate::base::internal::hash::checksum;
-use crate::base::limits::{MAP_KEY_POSITIONS, MAP_POSITION_MIN, TEXT_POSITION_END, TEXT_POSITION_MIN};
+use crate::base::limits::{MAP_POSITION_MIN, TEXT_POSITION_MIN};
+use crate::limits::{MAP_KEY_POSITIONS, TEXT_POSITION_END};
 
 /// The shape of a value that is stored item by item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

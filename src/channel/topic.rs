@@ -8,14 +8,14 @@ use super::{Cell, Channel, ChannelEffect, ChannelError};
 /// Collects the values written in a superstep, or in all of them (`Topic` of LangGraph).
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
-pub struct Topic {
+pub(crate) struct Topic {
     /// True retains values over supersteps.
-    pub accumulate: bool,
+    pub(crate) accumulate: bool,
 }
 
 impl Topic {
     /// Returns a rule that retains values over supersteps, or not.
-    pub const fn new(accumulate: bool) -> Self {
+    pub(crate) const fn new(accumulate: bool) -> Self {
         Self { accumulate }
     }
 }

@@ -1,6 +1,6 @@
 //! Rules that hold on every backend, and parts of answers, for implementers.
 //!
-//! A backend implements [`Log`](super::Log) and the capabilities that it has ([`log`](super::log)), and passes the
+//! A backend implements [`Log`](super::log::Log) and the capabilities that it has ([`log`](super::log)), and passes the
 //! suite `store::conformance`. The log of a backend refuses and accepts what these rules say:
 //!
 //! | of | rules |
@@ -19,11 +19,21 @@
 
 pub use super::batch::validate_deleted;
 pub use super::counts::pruned_metadata;
+pub use super::log::handle::CommitSettler;
 pub use super::marked::{sleeping, without_timer};
 pub use super::operation::sort_changes;
 pub use super::prune::is_pruned;
-pub use super::search::{BegunWord, HitPlace, NewestHits, Search, SearchedEntry};
+pub use super::search::entry::{BegunWord, SearchedEntry};
+pub use super::search::filter::{HitPlace, NewestHits, Search};
+pub use super::threads::ThreadPage;
 pub use super::trash::{deletable, delete_unforked, trash_is_due};
+pub use super::watch::LogProbe;
 
 #[cfg(doc)]
-use super::{Batch, LeaseGroup, LeaseRecord, NewLease, NewOperation, ThreadCounts, ThreadInfo, ThreadPage};
+use super::batch::Batch;
+#[cfg(doc)]
+use super::lease::{LeaseGroup, LeaseRecord, NewLease};
+#[cfg(doc)]
+use super::operation::NewOperation;
+#[cfg(doc)]
+use super::{ThreadCounts, ThreadInfo};

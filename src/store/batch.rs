@@ -12,11 +12,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::base::limits::{
-    BATCH_CHECKPOINTS_MAX, CHANNELS_MAX, DELETED_THREADS_MAX, ITEM_ID_BYTES_MAX, METADATA_BYTES_MAX, NAME_BYTES_MAX,
-    PARENTS_MAX, STEP_MAX, TASK_WRITES_MAX, TASKS_MAX, VALUE_BYTES_MAX,
+    BATCH_CHECKPOINTS_MAX, CHANNELS_MAX, DELETED_THREADS_MAX, ITEM_ID_BYTES_MAX, NAME_BYTES_MAX, TASKS_MAX,
+    VALUE_BYTES_MAX,
 };
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
 pub use crate::base::{ItemIndex, ListDelta, ListRef, Payload, WriteValue};
+use crate::limits::{METADATA_BYTES_MAX, PARENTS_MAX, STEP_MAX, TASK_WRITES_MAX};
 
 pub use super::chain::CommitChain;
 use super::error::StoreError;
@@ -50,7 +51,7 @@ pub struct Batch {
     /// have written; none has a chain or a `then` of its own.
     pub then: Vec<Batch>,
     /// An operation that is stored in the same transaction, after the checkpoints: it may leave the head elsewhere than
-    /// at the last of them. It is checked as one of [`Log::operate`](super::Log::operate).
+    /// at the last of them. It is checked as one of [`Log::operate`](super::log::Log::operate).
     pub operation: Option<NewOperation>,
     /// The lease of the thread that the batch needs, and the change to it, in the same transaction.
     pub lease: Option<NewLease>,
@@ -258,8 +259,8 @@ impl NewCheckpoint {
     ///
     /// # Example
     /// ```
-    /// use annals::store::batch::{Change, ChangeValue, Data};
-    /// use annals::store::{Batch, NewCheckpoint, Payload, Source, Store};
+    /// use annals::store::{Source, Store};
+    /// use annals::store::batch::{Batch, Change, ChangeValue, Data, NewCheckpoint, Payload};
     ///
     /// # fn main() -> Result<(), annals::store::StoreError> {
     /// let store = Store::memory();
@@ -423,7 +424,8 @@ impl Batch {
     /// # Example
     /// ```
     /// use annals::prelude::*;
-    /// use annals::store::{Batch, NewCheckpoint, Parent, Source};
+    /// use annals::store::Source;
+    /// use annals::store::batch::{Batch, NewCheckpoint, Parent};
     ///
     /// # fn main() -> Result<()> {
     /// let store = Store::memory();
@@ -434,13 +436,13 @@ impl Batch {
     /// batch.checkpoints.push(NewCheckpoint::new(early, Some(Parent::Local(head)), 1, Source::Update, store.now()));
     /// assert!(store.commit(&batch).is_err(), "the id is less than that of the head");
     ///
-    /// let raised = batch.raise_ids(thread.namespace(), &head);
+    /// let raised = batch.remint_ids(thread.namespace(), &head);
     /// store.commit(&batch)?;
     /// assert_eq!(thread.head()?.expect("a head").id(), raised[0].1);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn raise_ids(&mut self, namespace: &Namespace, newest: &CheckpointId) -> Vec<(CheckpointId, CheckpointId)> {
+    pub fn remint_ids(&mut self, namespace: &Namespace, newest: &CheckpointId) -> Vec<(CheckpointId, CheckpointId)> {
         let mut above = *newest;
         let parts = self.parts().filter(|part| part.namespace == *namespace);
         let raised: Vec<_> = parts

@@ -1,15 +1,15 @@
 //! The cache: results that may be computed anew, beside the log in the same file.
 
-use crate::store::LogExt;
+use crate::store::log::LogExt;
 use std::fmt;
 use std::time::Duration;
 
 use crate::base::Encoded;
 
-use super::beside::{CacheChange, CacheKey};
 use super::error::StoreError;
 use super::handle::Store;
 use super::log::CommitHandle;
+use super::side_tables::{CacheChange, CacheKey};
 
 /// The cache of a store: values under a namespace and a key, until they expire or are cleared. Cheap to clone; all
 /// clones are the same cache. An entry that was put is visible to every later read through the same store.
@@ -59,7 +59,7 @@ impl Cache {
     /// As [`Cache::get`].
     pub fn values(&self, keys: &[CacheKey]) -> Result<Vec<Option<Encoded>>, StoreError> {
         self.store.wait_for_cache();
-        self.store.backend().beside()?.cached(keys, self.store.now())
+        self.store.backend().side_tables()?.cached(keys, self.store.now())
     }
 
     /// Hands a value to the background writer, which stores it in place of one that is there; after `lifetime` it

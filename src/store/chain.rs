@@ -21,7 +21,9 @@ use super::log::{CommitHandle, Log};
 /// # Example
 /// ```
 /// use annals::base::{CheckpointId, Namespace, ThreadId};
-/// use annals::store::{Batch, CommitChain, NewCheckpoint, Parent, Source, Store, StoreError};
+/// use annals::store::{Source, Store, StoreError};
+/// use annals::store::batch::{Batch, NewCheckpoint, Parent};
+/// use annals::store::log::CommitChain;
 ///
 /// # fn main() -> Result<(), StoreError> {
 /// let store = Store::memory();
@@ -52,7 +54,7 @@ struct ChainState {
     failed: AtomicBool,
     /// The first error.
     error: Mutex<Option<StoreError>>,
-    /// The listener of a chain whose commits outwait locks.
+    /// The listener of a chain whose commits wait for locks.
     on_lock_wait: Option<LockListener>,
     lock_wait: Mutex<ChainWait>,
 }
@@ -81,7 +83,7 @@ impl CommitChain {
         Self::default()
     }
 
-    /// Begins an empty chain whose commits outwait a lock of another program. One that finds the write lock taken for
+    /// Begins an empty chain whose commits wait for a lock of another program. One that finds the write lock taken for
     /// [`OpenOptions::busy_timeout_ms`](super::OpenOptions::busy_timeout_ms) keeps its place and waits again, twelve
     /// times at most ([`RUN_LOCK_WAITS_MAX`](crate::base::limits::RUN_LOCK_WAITS_MAX)); only then it is refused with
     /// [`StoreError::Busy`]. A commit of another chain is refused after the first wait.
@@ -92,7 +94,9 @@ impl CommitChain {
     /// # Example
     /// ```
     /// use annals::base::{Namespace, ThreadId};
-    /// use annals::store::{Batch, CommitChain, NewCheckpoint, OpenOptions, Source, Store, StoreError};
+    /// use annals::store::{OpenOptions, Source, Store, StoreError};
+    /// use annals::store::batch::{Batch, NewCheckpoint};
+    /// use annals::store::log::CommitChain;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let folder = tempfile::tempdir()?;
@@ -108,23 +112,23 @@ impl CommitChain {
     /// assert!(matches!(store.commit(&batch), Err(StoreError::Busy { waited_ms: 500, .. })));
     ///
     /// // The other program ends once the wait is known.
-    /// let chain = CommitChain::begin_outwaiting(move |_| browser.lock().unwrap().execute_batch("ROLLBACK").unwrap());
+    /// let chain = CommitChain::begin_with_lock_wait(move |_| browser.lock().unwrap().execute_batch("ROLLBACK").unwrap());
     /// store.commit(&chain.append(batch))?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn begin_outwaiting(on_lock_wait: impl Fn(&StoreError) + Send + Sync + 'static) -> Self {
+    pub fn begin_with_lock_wait(on_lock_wait: impl Fn(&StoreError) + Send + Sync + 'static) -> Self {
         Self(Arc::new(ChainState { on_lock_wait: Some(Arc::new(on_lock_wait)), ..ChainState::default() }))
     }
 
-    /// Begins an empty chain that outwaits locks as this one does, with the same listener.
+    /// Begins an empty chain that waits for locks as this one does, with the same listener.
     pub fn begin_another(&self) -> Self {
         Self(Arc::new(ChainState { on_lock_wait: self.0.on_lock_wait.clone(), ..ChainState::default() }))
     }
 
-    /// Returns whether the commits of the chain outwait locks. A backend retains the place of such a commit when it
+    /// Returns whether the commits of the chain wait for locks. A backend retains the place of such a commit when it
     /// finds a lock taken.
-    pub fn outwaits_locks(&self) -> bool {
+    pub fn waits_for_locks(&self) -> bool {
         self.0.on_lock_wait.is_some()
     }
 
@@ -138,7 +142,7 @@ impl CommitChain {
 
     /// Notes that a commit of the chain was stored, which ends a lock wait. A backend calls this.
     pub fn note_stored(&self) {
-        if self.outwaits_locks() {
+        if self.waits_for_locks() {
             *self.0.lock_wait.lock() = ChainWait::Over;
         }
     }

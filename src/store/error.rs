@@ -27,7 +27,7 @@ pub enum StoreError {
         /// The reason.
         reason: String,
     },
-    /// The [`Embedder`](super::Embedder) of an index failed. Nothing was written.
+    /// The [`Embedder`](super::kv::Embedder) of an index failed. Nothing was written.
     #[error("the embedder of the key-value memory failed: {source}; nothing was written")]
     Embedding {
         /// Its error.
@@ -55,8 +55,8 @@ pub enum StoreError {
     },
     /// The heads are those the batch builds on, but the namespace has a checkpoint with a greater id than the first one
     /// of the batch: another writer stored a branch after the id was minted, and left the head where it was. Nothing
-    /// was written; give the checkpoints [new ids](super::Batch::raise_ids) and commit again, as
-    /// [`Store::commit_raised`](super::Store::commit_raised) does.
+    /// was written; give the checkpoints [new ids](super::batch::Batch::remint_ids) and commit again, as
+    /// [`Store::commit_reminting`](super::Store::commit_reminting) does.
     #[error(
         "checkpoint {id} is not greater than {newest}, the newest of thread {thread}: another writer stored a branch; nothing was written"
     )]
@@ -76,7 +76,7 @@ pub enum StoreError {
     Leased {
         /// The thread.
         thread: ThreadId,
-        /// The owner, as [`LeaseOwner`](super::LeaseOwner) is written.
+        /// The owner, as [`LeaseOwner`](super::lease::LeaseOwner) is written.
         owner: String,
         /// The timestamp at which the lease expires, unless its owner renews it.
         until: Timestamp,
@@ -86,11 +86,11 @@ pub enum StoreError {
     LeaseLost {
         /// The thread.
         thread: ThreadId,
-        /// The owner of the lease, as [`LeaseOwner`](super::LeaseOwner) is written.
+        /// The owner of the lease, as [`LeaseOwner`](super::lease::LeaseOwner) is written.
         owner: String,
     },
-    /// A claim would exceed a limit of a [group](super::LeaseGroup) of leases. Nothing was written; repeating is safe,
-    /// and succeeds once a lease of the group is released or has expired, or the rate allows another claim.
+    /// A claim would exceed a limit of a [group](super::lease::LeaseGroup) of leases. Nothing was written; repeating is
+    /// safe, and succeeds once a lease of the group is released or has expired, or the rate allows another claim.
     #[error("the limit of lease group {group} is reached{}; nothing was written", until_of(until))]
     LeaseLimit {
         /// The name of the group.

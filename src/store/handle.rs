@@ -10,7 +10,6 @@ use crate::base::limits::UPDATE_ATTEMPTS_MAX;
 use crate::base::{CheckpointId, Clock, IdSource, RunId, ThreadId, Timestamp};
 use crate::span::span;
 
-use super::beside::CacheChange;
 use super::check::{CheckReport, CheckedUpTo};
 use super::cipher::Key;
 use super::error::StoreError;
@@ -20,9 +19,10 @@ use super::log::{CommitHandle, Erasure, Log, LogExt};
 use super::memory::MemoryBackend;
 use super::options::OpenOptions;
 use super::record::TimerRecord;
-use super::recovery::{LogSettled, Recovery, Restored};
+use super::recovery::{Recovery, Restored, WalReset};
+use super::side_tables::CacheChange;
 use super::sqlite::SqliteBackend;
-use super::stats::{Compaction, FormatMigration, RemadeObject, StoreStats};
+use super::stats::{Compaction, FormatMigration, RebuiltObject, StoreStats};
 use super::unblock::BlockingThreads;
 
 /// A store: one file with the history of any number of threads. Cheap to clone; all clones are the same store.
@@ -92,13 +92,14 @@ impl Store {
     ///
     /// # Errors
     /// As [`Log::submit`].
-    pub fn commit(&self, batch: &super::Batch) -> Result<(), StoreError> {
+    pub fn commit(&self, batch: &super::batch::Batch) -> Result<(), StoreError> {
         span!("commit", thread = ?batch.thread, checkpoints = batch.checkpoints.len(), writes = batch.writes.len());
         self.0.backend.commit(batch)
     }
 
     /// Writes a batch as [`Store::commit`]. If another writer has stored a branch with greater ids, while the heads are
-    /// those that the batch expects, its checkpoints get [new ids](super::Batch::raise_ids). The batch has no chain.
+    /// those that the batch expects, its checkpoints get [new ids](super::batch::Batch::remint_ids). The batch has no
+    /// chain.
     ///
     /// # Errors
     /// [`StoreError::StaleId`] if other writers were faster 64 times in a row; as [`Log::submit`].
@@ -106,7 +107,8 @@ impl Store {
     /// # Example
     /// ```
     /// use annals::prelude::*;
-    /// use annals::store::{Batch, NewCheckpoint, Parent, Source};
+    /// use annals::store::Source;
+    /// use annals::store::batch::{Batch, NewCheckpoint, Parent};
     ///
     /// # fn main() -> Result<()> {
     /// let store = Store::memory();
@@ -115,18 +117,18 @@ impl Store {
     /// let head = thread.append("messages", [Message::human("hi")])?;
     /// let mut batch = Batch::new(thread.id().clone(), thread.namespace().clone(), Some(head));
     /// batch.checkpoints.push(NewCheckpoint::new(early, Some(Parent::Local(head)), 1, Source::Update, store.now()));
-    /// store.commit_raised(&mut batch)?;
+    /// store.commit_reminting(&mut batch)?;
     /// assert_eq!(thread.head()?.expect("a head").id(), batch.checkpoints[0].id);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn commit_raised(&self, batch: &mut super::Batch) -> Result<(), StoreError> {
+    pub fn commit_reminting(&self, batch: &mut super::batch::Batch) -> Result<(), StoreError> {
         debug_assert!(batch.chain.is_none(), "the chain of a batch that was refused has ended");
         let mut attempt = 1;
         loop {
             match self.commit(batch) {
                 Err(StoreError::StaleId { namespace, newest, .. }) if attempt < UPDATE_ATTEMPTS_MAX => {
-                    _ = batch.raise_ids(&namespace, &newest);
+                    _ = batch.remint_ids(&namespace, &newest);
                     attempt += 1;
                 }
                 done => return done,
@@ -136,7 +138,7 @@ impl Store {
 
     /// Hands a batch to the background writer and returns at once; the handle, which is a future, reports when it is
     /// durable. Batches are in memory until they are written: a caller that submits many waits for handles in between.
-    pub fn submit(&self, batch: super::Batch) -> CommitHandle {
+    pub fn submit(&self, batch: super::batch::Batch) -> CommitHandle {
         span!("submit", thread = ?batch.thread, checkpoints = batch.checkpoints.len(), writes = batch.writes.len());
         self.0.backend.submit(batch)
     }
@@ -268,8 +270,8 @@ impl Store {
     /// other_program.execute_batch("DROP VIEW v_threads").unwrap();
     /// # drop(other_program);
     /// assert!(Store::open(&path).is_err());
-    /// let remade = Store::repair_schema(&path, &OpenOptions::new(), |_| {})?;
-    /// assert_eq!(remade[0].to_string(), "view v_threads");
+    /// let rebuilt = Store::repair_schema(&path, &OpenOptions::new(), |_| {})?;
+    /// assert_eq!(rebuilt[0].to_string(), "view v_threads");
     /// Store::open(&path)?;
     /// # Ok(())
     /// # }
@@ -277,8 +279,8 @@ impl Store {
     pub fn repair_schema(
         path: impl AsRef<Path>,
         options: &OpenOptions,
-        mut visit: impl FnMut(&RemadeObject),
-    ) -> Result<Vec<RemadeObject>, StoreError> {
+        mut visit: impl FnMut(&RebuiltObject),
+    ) -> Result<Vec<RebuiltObject>, StoreError> {
         super::sqlite::repair_schema(path.as_ref(), options, &mut visit)
     }
 
@@ -349,15 +351,15 @@ impl Store {
     /// # Errors
     /// [`StoreError::Busy`] if a process has the file open; [`StoreError::Write`]; those of an open of a file that is
     /// not a store.
-    pub fn settle_log(path: impl AsRef<Path>) -> Result<LogSettled, StoreError> {
-        super::sqlite::settle_log(path.as_ref())
+    pub fn reset_wal(path: impl AsRef<Path>) -> Result<WalReset, StoreError> {
+        super::sqlite::reset_wal(path.as_ref())
     }
 
     /// Returns a description of a log that the file lacks: it was copied without its log, or the log was removed. Such
     /// a store is open for reading only, and shows the commits up to the last copy of the log. `None` of any other
     /// store.
-    pub fn missing_log(&self) -> Option<String> {
-        self.0.backend.missing_log()
+    pub fn missing_wal(&self) -> Option<String> {
+        self.0.backend.missing_wal()
     }
 
     /// Copies the store to a new file, which holds one moment of it: all that was committed before the call, and of
@@ -468,7 +470,7 @@ impl Store {
     /// # Example
     /// ```
     /// use annals::prelude::*;
-    /// use annals::store::CheckedUpTo;
+    /// use annals::store::check::CheckedUpTo;
     ///
     /// #[derive(State, Clone, Default)]
     /// struct Log { #[channel(append)] lines: List<String> }
@@ -530,7 +532,7 @@ impl Store {
     pub(super) fn submit_cache(&self, changes: Vec<CacheChange>) -> CommitHandle {
         // Under the lock, so that the handle kept is that of the last change.
         let mut last = self.0.cache_change.lock();
-        let handle = match self.0.backend.beside() {
+        let handle = match self.0.backend.side_tables() {
             Ok(beside) => beside.submit_cache(changes),
             Err(error) => CommitHandle::settled(Err(error)),
         };
@@ -645,14 +647,14 @@ impl Store {
         Ok(self.0.backend.timers(None, 1)?.pop())
     }
 
-    /// Hands over the handles of an abandoned run, for [`Store::settle_abandoned`].
+    /// Hands over the handles of an abandoned run, for [`Store::flush_abandoned`].
     pub fn abandon_commits(&self, handles: impl IntoIterator<Item = CommitHandle>) {
         self.0.left.lock().extend(handles.into_iter().filter(|handle| !handle.is_settled()));
     }
 
     /// Waits for the commits that abandoned runs submitted, so that the next run reads them. Their errors are dropped:
     /// the caller is gone.
-    pub fn settle_abandoned(&self) {
+    pub fn flush_abandoned(&self) {
         let left = std::mem::take(&mut *self.0.left.lock());
         if left.iter().any(|handle| !handle.is_settled()) {
             self.0.backend.flush();
@@ -666,7 +668,7 @@ impl Store {
     }
 
     /// Returns the cache of decoded heads, for executors.
-    pub fn heads(&self) -> &HeadCache {
+    pub fn head_cache(&self) -> &HeadCache {
         &self.0.heads
     }
 

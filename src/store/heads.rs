@@ -64,7 +64,7 @@ pub struct HeadCache {
 
 impl HeadCache {
     /// Creates a cache of at most `bytes_max` bytes, or of the newest head alone if that is larger; 0 caches none.
-    pub fn new(bytes_max: usize) -> Self {
+    pub(crate) fn new(bytes_max: usize) -> Self {
         Self { heads: Mutex::new(Vec::new()), bytes_max }
     }
 
@@ -96,12 +96,12 @@ impl HeadCache {
     }
 
     /// Removes the heads of threads.
-    pub fn forget(&self, threads: &[ThreadId]) {
+    pub(crate) fn forget(&self, threads: &[ThreadId]) {
         self.heads.lock().retain(|head| !threads.contains(&head.thread));
     }
 
     /// Removes all heads.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.heads.lock().clear();
     }
 }

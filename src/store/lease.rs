@@ -16,8 +16,9 @@ use std::time::Duration;
 
 use super::error::StoreError;
 use super::process::ProcessMark;
-use crate::base::limits::{LEASE_GROUP_BYTES_MAX, LEASE_GROUP_LIMIT_MAX, LEASE_GROUPS_MAX, LEASE_MAX, LEASE_MIN};
+use crate::base::limits::{LEASE_GROUPS_MAX, LEASE_MIN};
 use crate::base::{ThreadId, Timestamp};
+use crate::limits::{LEASE_GROUP_BYTES_MAX, LEASE_GROUP_LIMIT_MAX, LEASE_MAX};
 
 /// The owner of a lease: a random id, and the process in which it was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ impl LeaseOwner {
     }
 
     /// Makes the owner that a backend has stored: its id, and the text of its process.
-    pub fn stored(id: [u8; 16], process: &str) -> Self {
+    pub fn from_stored(id: [u8; 16], process: &str) -> Self {
         Self { id, process: ProcessMark::read(process) }
     }
 
@@ -114,7 +115,9 @@ impl LeaseRecord {
 /// use std::time::Duration;
 ///
 /// use annals::base::ThreadId;
-/// use annals::store::{Batch, NewLease, Store, StoreError};
+/// use annals::store::{Store, StoreError};
+/// use annals::store::batch::Batch;
+/// use annals::store::lease::NewLease;
 /// # use annals::prelude::*;
 /// # #[derive(State, Clone, Default)]
 /// # struct Note { text: String }
@@ -161,7 +164,9 @@ pub struct NewLease {
 /// use std::time::Duration;
 ///
 /// use annals::prelude::*;
-/// use annals::store::{Batch, LeaseGroup, NewLease, StoreError};
+/// use annals::store::StoreError;
+/// use annals::store::batch::Batch;
+/// use annals::store::lease::{LeaseGroup, NewLease};
 ///
 /// # fn main() -> annals::Result<()> {
 /// let store = Store::memory();
@@ -315,13 +320,13 @@ impl NewLease {
     }
 
     /// Requires that no lease is live at `now`, and takes none.
-    pub fn free(owner: LeaseOwner, now: Timestamp) -> Self {
+    pub fn require_unclaimed(owner: LeaseOwner, now: Timestamp) -> Self {
         Self { claimed_at: Some(now), releases: true, ..Self::of(owner) }
     }
 
     /// Ends the lease with an epoch, also a live one: its owner is refused from then on.
     pub fn break_of(owner: LeaseOwner, now: Timestamp, epoch: u64) -> Self {
-        Self { over: Some(epoch), ..Self::free(owner, now) }
+        Self { over: Some(epoch), ..Self::require_unclaimed(owner, now) }
     }
 
     /// Compares the batch with the stored lease. Every backend calls this in the transaction of the batch. Returns the
@@ -410,11 +415,11 @@ mod tests {
     #[test]
     fn a_live_lease_refuses_claims_and_a_lost_lease_refuses_its_owner() {
         let first = apply(&NewLease::claim(owner(1), at(0), at(30)), None).unwrap().unwrap();
-        for new in [NewLease::claim(owner(2), at(29), at(60)), NewLease::free(owner(2), at(29))] {
+        for new in [NewLease::claim(owner(2), at(29), at(60)), NewLease::require_unclaimed(owner(2), at(29))] {
             let refused = apply(&new, Some(&first)).unwrap_err();
             assert!(matches!(refused, StoreError::Leased { until, .. } if until == at(30)), "{refused}");
         }
-        assert_eq!(apply(&NewLease::free(owner(2), at(30)), Some(&first)).unwrap(), None);
+        assert_eq!(apply(&NewLease::require_unclaimed(owner(2), at(30)), Some(&first)).unwrap(), None);
         let second = apply(&NewLease::claim(owner(2), at(30), at(60)), Some(&first)).unwrap().unwrap();
         for new in [NewLease::hold(owner(1)), NewLease::renew(owner(1), at(90)), NewLease::release(owner(1))] {
             assert!(matches!(apply(&new, Some(&second)), Err(StoreError::LeaseLost { .. })));

@@ -3,8 +3,9 @@
 //! An operation holds its changes, each with the value before and after it, so that it can be undone and made again.
 //! *Absent:* runs and updates, which are derived from their checkpoints, and the rules of undo.
 
-use crate::base::limits::{ACTOR_BYTES_MAX, FACT_BYTES_MAX, NAME_BYTES_MAX, OPERATION_CHANGES_MAX};
+use crate::base::limits::{FACT_BYTES_MAX, NAME_BYTES_MAX};
 use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp};
+use crate::limits::{ACTOR_BYTES_MAX, OPERATION_CHANGES_MAX};
 
 use super::error::StoreError;
 use super::record::CheckpointRecord;
@@ -254,7 +255,7 @@ impl OperationChange {
     }
 
     /// Returns the change back.
-    pub fn inverse(self) -> Self {
+    pub(crate) fn inverse(self) -> Self {
         Self { before: self.after, after: self.before, ..self }
     }
 

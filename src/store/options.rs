@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::base::limits::{BUSY_TIMEOUT_DEFAULT, HEAD_CACHE_BYTES_DEFAULT, WAL_LIMIT_BYTES_DEFAULT};
 use crate::base::{Clock, SystemClock};
+use crate::limits::{BUSY_TIMEOUT_DEFAULT, HEAD_CACHE_BYTES_DEFAULT, WAL_LIMIT_BYTES_DEFAULT};
 
 use super::cipher::{Cipher, Key};
 use super::sqlite::GivenKeys;
@@ -130,7 +130,7 @@ impl OpenOptions {
     /// commit may be larger. Default: 1 GiB; `u64::MAX` for no limit.
     ///
     /// [`StoreError::WalLimit`]: super::StoreError::WalLimit
-    /// [`StoreStats::is_wal_large`]: super::StoreStats::is_wal_large
+    /// [`StoreStats::is_wal_large`]: super::stats::StoreStats::is_wal_large
     pub fn wal_limit_bytes(mut self, wal_limit_bytes: u64) -> Self {
         self.wal_limit_bytes = wal_limit_bytes;
         self

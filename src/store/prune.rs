@@ -12,7 +12,7 @@ use super::error::StoreError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct PruneSpan {
-    /// The branch, as [`CheckpointRecord::branch`](super::CheckpointRecord::branch) has it.
+    /// The branch, as [`CheckpointRecord::branch`](super::record::CheckpointRecord::branch) has it.
     pub branch: u64,
     /// The ordinal of the first checkpoint.
     pub first: u64,

@@ -63,7 +63,7 @@ pub struct StoredHead {
     pub checkpoint: CheckpointId,
     /// True if a checkpoint of the namespace continues it: the head was moved back to it.
     pub is_continued: bool,
-    /// The stored writes of its tasks, in the order of [`LogExt::writes`](super::LogExt::writes).
+    /// The stored writes of its tasks, in the order of [`LogExt::writes`](super::log::LogExt::writes).
     pub writes: Vec<WriteRecord>,
     /// The last lease of its thread; `None` also for the head of a subgraph.
     pub lease: Option<LeaseRecord>,

@@ -1,4 +1,4 @@
-//! The report of a recovery.
+//! The reports of a recovery, of a restoration and of a reset of the write-ahead log.
 
 use crate::base::{CheckpointId, ThreadId};
 use std::path::PathBuf;
@@ -105,10 +105,10 @@ pub struct Restored {
     pub put_aside: Vec<PathBuf>,
 }
 
-/// The report of [`Store::settle_log`](super::Store::settle_log).
+/// The report of [`Store::reset_wal`](super::Store::reset_wal).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct LogSettled {
+pub struct WalReset {
     /// The finding; `None` if file and log belonged together, and nothing was changed.
     pub found: Option<String>,
     /// The new name of a log that does not continue the file.

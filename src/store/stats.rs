@@ -67,14 +67,14 @@ pub struct FormatMigration {
 /// text is `view v_threads`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub struct RemadeObject {
+pub struct RebuiltObject {
     /// The kind: `index`, `trigger` or `view`.
     pub kind: String,
     /// The name.
     pub name: String,
 }
 
-impl fmt::Display for RemadeObject {
+impl fmt::Display for RebuiltObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.kind, self.name)
     }

@@ -7,8 +7,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::base::limits::{PAGE_ROWS_MAX, PRIORITY_MAX, THREADS_LISTED_DEFAULT};
+use crate::base::limits::{PAGE_ROWS_MAX, PRIORITY_MAX};
 use crate::base::{CheckpointId, ThreadId, Timestamp};
+use crate::limits::THREADS_LISTED_DEFAULT;
 
 use super::counts::ThreadCounts;
 use super::error::StoreError;

@@ -7,7 +7,7 @@ use super::error::StoreError;
 use super::handle::Store;
 use super::sqlite::SqlTransaction;
 use crate::span::span;
-use crate::store::LogExt;
+use crate::store::log::LogExt;
 
 impl Store {
     /// Runs SQL on tables of the application, which lie in the file of the store beside its own: all statements of the
@@ -68,7 +68,8 @@ impl Store {
     /// # Example: a ledger that agrees with a thread
     /// ```
     /// use annals::prelude::*;
-    /// use annals::store::{Batch, NewCheckpoint, Parent, Source, StoreError};
+    /// use annals::store::{Source, StoreError};
+    /// use annals::store::batch::{Batch, NewCheckpoint, Parent};
     ///
     /// # fn main() -> Result<()> {
     /// # let folder = tempfile::tempdir().unwrap();

@@ -16,7 +16,8 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::base::limits::{POOL_IDLE, UNBLOCK_THREADS_MAX};
+use crate::base::limits::POOL_IDLE;
+use crate::limits::UNBLOCK_THREADS_MAX;
 
 use super::handle::Store;
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::error::StoreError;
-use crate::base::limits::{WATCH_HINTED, WATCH_IDLE, WATCH_INTERVAL, WATCH_UNHINTED_MAX};
+use crate::limits::{WATCH_HINTED, WATCH_IDLE, WATCH_INTERVAL, WATCH_UNHINTED_MAX};
 
 /// The signals of a backend's log, for one follower.
 #[derive(Debug)]

@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use crate::cases;
-use annals::store::{Key, Log, MemoryBackend, OpenOptions, SqliteBackend, Synchronous, conformance};
+use annals::store::log::Log;
+use annals::store::{Key, MemoryBackend, OpenOptions, SqliteBackend, Synchronous, conformance};
 
 #[test]
 fn the_memory_backend_conforms() {

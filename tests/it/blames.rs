@@ -3,7 +3,9 @@
 use annals::base::{IdSource, Value};
 use annals::history::{Snapshot, TextChange, ValueVersion};
 use annals::prelude::*;
-use annals::store::{LogExt, StoreError, StoreError::Invalid};
+use annals::store::StoreError;
+use annals::store::StoreError::Invalid;
+use annals::store::log::LogExt;
 use serde_json::json;
 
 use super::both::on_both;

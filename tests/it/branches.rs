@@ -5,10 +5,10 @@ use std::time::Duration;
 use annals::base::{CheckpointId, IdSource, TaskId};
 use annals::history::{Operation, ThreadBranch};
 use annals::prelude::*;
-use annals::store::{
-    Batch, LogExt, NewCheckpoint, NewOperation, NewWrite, NewWrites, OpenOptions, OperationChange, OperationField,
-    OperationKind, OperationValue, Parent, Source, StoreError, WriteValue,
-};
+use annals::store::batch::{Batch, NewCheckpoint, NewWrite, NewWrites, Parent, WriteValue};
+use annals::store::log::LogExt;
+use annals::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
+use annals::store::{OpenOptions, Source, StoreError};
 
 use super::both::on_both;
 

@@ -2,7 +2,8 @@
 
 use annals::history::PrunePolicy;
 use annals::prelude::*;
-use annals::store::{SearchHit, SearchOptions, SearchQuery};
+use annals::store::search::SearchHit;
+use annals::store::{SearchOptions, SearchQuery};
 
 use super::both::on_both;
 

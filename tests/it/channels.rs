@@ -1,6 +1,6 @@
 //! Map and text channels against a model, and lists that began with a reducer: on both backends.
 
-use annals::store::LogExt;
+use annals::store::log::LogExt;
 use std::collections::BTreeMap;
 
 use annals::base::{IdSource, Map};
@@ -334,7 +334,7 @@ fn reduced(thread: &Thread) {
 
 fn put_at_head(store: &Store, thread: &Thread, channel: &str) -> usize {
     let (head, mut put) = (thread.at("@").unwrap(), 0);
-    let visit = &mut |row: annals::store::ItemRow<'_>| {
+    let visit = &mut |row: annals::store::record::ItemRow<'_>| {
         put += usize::from(row.ordinal == head.record().ordinal);
         Ok(())
     };

@@ -6,8 +6,10 @@ use annals::history::{Damaged, ExportOptions, Framing, ListItem};
 use annals::prelude::*;
 use annals::rusqlite::Connection;
 use annals::rusqlite::config::DbConfig;
-use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
-use annals::store::{Batch, ItemIndex, ItemRange, NewCheckpoint, Parent, Payload, Source, StoreError};
+use annals::store::batch::{
+    Batch, Change, ChangeValue, Data, ItemChange, ItemIndex, ItemOp, NewCheckpoint, Parent, Payload,
+};
+use annals::store::{ItemRange, Source, StoreError};
 
 #[derive(State, Clone, Default)]
 struct Chat {

@@ -16,11 +16,13 @@ use annals::history::{Damaged, ExportOptions, MessageQuery, Snapshot, diff};
 use annals::prelude::*;
 use annals::rusqlite::Connection;
 use annals::rusqlite::config::DbConfig;
-use annals::store::batch::{Change, ChangeValue, Data};
-use annals::store::{
-    Batch, CacheKey, CheckpointQuery, ItemRange, KvNamespaceQuery, KvQuery, LogExt, NewCheckpoint, NewTimer, NewWrite,
-    NewWrites, OpenOptions, Parent, Payload, SearchOptions, Source, StoreError, TaskKind, TaskRecord, WriteValue,
+use annals::store::batch::{
+    Batch, Change, ChangeValue, Data, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Payload, WriteValue,
 };
+use annals::store::kv::KvNamespaceQuery;
+use annals::store::log::{CheckpointQuery, LogExt};
+use annals::store::record::{TaskKind, TaskRecord};
+use annals::store::{CacheKey, ItemRange, KvQuery, OpenOptions, SearchOptions, Source, StoreError};
 
 use crate::cases;
 
@@ -208,7 +210,7 @@ fn read_everything(path: &Path, read_only: bool) -> (View, bool) {
     view.note("timers", store.timers(None));
     view.note("next timer", store.next_timer());
     let at = Timestamp::from_micros(0);
-    let beside = store.backend().beside().unwrap();
+    let beside = store.backend().side_tables().unwrap();
     view.note("cached", beside.cached(&[CacheKey::new(["w"], "k")], at));
     view.note("namespaces", beside.kv_namespaces(None, at));
     view.note("kv get", store.kv().get(["users", "7"], "name"));

@@ -1,4 +1,4 @@
-//! A lock of another program: the commits of a chain that outwaits it keep their places, and others are refused.
+//! A lock of another program: the commits of a chain that waits for it keep their places, and others are refused.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use annals::base::{CheckpointId, Namespace, ThreadId};
 use annals::rusqlite::Connection;
-use annals::store::{Batch, CommitChain, NewCheckpoint, OpenOptions, Parent, Source, Store, StoreError};
+use annals::store::batch::{Batch, NewCheckpoint, Parent};
+use annals::store::log::CommitChain;
+use annals::store::{OpenOptions, Source, Store, StoreError};
 
 /// Longer than any wait of a test that passes.
 const GUARD: Duration = Duration::from_secs(300);
@@ -32,10 +34,10 @@ fn batch(store: &Store, thread: &str, after: Option<CheckpointId>) -> Batch {
     batch
 }
 
-/// A chain that outwaits locks, and the waits of its commits that were reported, in milliseconds.
+/// A chain that waits for locks, and the waits of its commits that were reported, in milliseconds.
 fn outwaiting() -> (CommitChain, Receiver<u64>) {
     let (sender, told) = channel();
-    let chain = CommitChain::begin_outwaiting(move |busy| {
+    let chain = CommitChain::begin_with_lock_wait(move |busy| {
         let StoreError::Busy { waited_ms, .. } = busy else { panic!("{busy}") };
         sender.send(*waited_ms).unwrap();
     });
@@ -69,7 +71,7 @@ fn commits_that_outwait_a_lock_keep_their_order_and_others_are_refused() {
     submitted[0].wait().unwrap();
     assert!(told.try_recv().is_err(), "the wait of both is told once");
 
-    // A caller that writes its batch itself outwaits the lock as well; the next wait is told anew.
+    // A caller that writes its batch itself waits for the lock as well; the next wait is told anew.
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     std::thread::scope(|scope| {
         let commits = scope.spawn(|| store.commit(&chain.append(third)));
@@ -106,7 +108,7 @@ fn a_listener_of_lock_waits_may_use_the_store() {
     let (other, own) = (Mutex::new(lock(&path)), store.clone());
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&seen);
-    let chain = CommitChain::begin_outwaiting(move |_| {
+    let chain = CommitChain::begin_with_lock_wait(move |_| {
         let refused = own.commit(&batch(&own, "b", None));
         other.lock().unwrap().execute_batch("ROLLBACK").unwrap();
         let stored = own.commit(&batch(&own, "b", None));

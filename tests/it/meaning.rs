@@ -5,7 +5,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use annals::base::{Map, Value};
-use annals::store::{Embedder, EmbedderError, Kv, KvIndex, KvItem, KvLifetimes, KvQuery, KvWrite, Store, StoreError};
+use annals::store::kv::{Embedder, EmbedderError, KvIndex, KvItem, KvLifetimes, KvWrite};
+use annals::store::{Kv, KvQuery, Store, StoreError};
 
 use super::both::on_both;
 

@@ -5,12 +5,17 @@ use std::time::Duration;
 
 use annals::base::limits::{FORKS_SHOWN_MAX, KV_EXPIRED_MAX, TEXT_POSITION_MIN};
 use annals::base::{CheckpointId, Encoded, IdSource, Namespace, TaskId, ThreadId, Timestamp, Value};
-use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, WriteRef};
+use annals::store::batch::{
+    Batch, Change, ChangeValue, Data, ItemChange, ItemOp, ListRef, NewCheckpoint, NewTimer, NewWrite, NewWrites,
+    Parent, Payload, WriteRef, WriteValue,
+};
+use annals::store::lease::{LeaseGroup, LeaseOwner, NewLease};
+use annals::store::log::{KvChange, KvNamespace, Log, LogExt, PruneSpan};
+use annals::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
+use annals::store::record::{TaskKind, TaskRecord};
 use annals::store::{
-    Batch, CheckpointRef, KvChange, KvNamespace, LeaseGroup, LeaseOwner, ListRef, Log, LogExt, MemoryBackend,
-    NewCheckpoint, NewLease, NewOperation, NewTimer, NewWrite, NewWrites, OpenOptions, OperationChange, OperationField,
-    OperationKind, OperationValue, Parent, Payload, PruneSpan, SearchOptions, SearchQuery, Source, SqliteBackend,
-    StoreError, Synchronous, TaskKind, TaskRecord, WriteValue,
+    CheckpointRef, MemoryBackend, OpenOptions, SearchOptions, SearchQuery, Source, SqliteBackend, StoreError,
+    Synchronous,
 };
 
 /// Runs a test on an empty backend of each kind, which must verify afterwards.
@@ -138,7 +143,7 @@ fn left_of(root: Spot<'_>, ends: &[(&str, u64)]) -> Vec<String> {
 #[test]
 fn the_backend_in_memory_waits_for_nothing_and_its_index_is_never_behind() {
     let backend = MemoryBackend::new();
-    assert!(!backend.parts().reads_wait);
+    assert!(!backend.capabilities().reads_block);
     let behind = || backend.search_index().unwrap().map(|index| index.behind);
     assert_eq!(behind(), None);
     backend.enable_search(&SearchOptions::new()).unwrap();
@@ -155,12 +160,12 @@ fn an_expired_key_is_put_anew_though_more_have_expired_than_a_put_removes() {
             let (namespace, value) = (space.clone(), Encoded::encode(&Value::from("v")).unwrap());
             let (now, expires_at) = (moment(now), expires.map(moment));
             let change = KvChange::Put { namespace, key: key.to_string(), value, now, expires_at };
-            backend.beside().unwrap().commit_kv(&[change]).unwrap();
+            backend.side_tables().unwrap().commit_kv(&[change]).unwrap();
         };
         let last = u64::from(KV_EXPIRED_MAX);
         (0..=last).for_each(|key| put(key, 1, Some(100 + key)));
         put(last, 500, None);
-        let entry = backend.beside().unwrap().kv_entry(&space, &last.to_string(), moment(500)).unwrap().unwrap();
+        let entry = backend.side_tables().unwrap().kv_entry(&space, &last.to_string(), moment(500)).unwrap().unwrap();
         assert_eq!((entry.created_at, entry.updated_at, entry.expires_at), (moment(500), moment(500), None));
         assert_eq!(backend.check().unwrap().entries, 1);
     });

@@ -1,11 +1,12 @@
 //! Stored lists, in memory and in a file.
 
 use annals::base::{CheckpointId, IdSource, Namespace, TaskId, ThreadId, Timestamp};
-use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
-use annals::store::{
-    Batch, CheckpointRef, ItemRange, ListRef, Log, LogExt, MemoryBackend, NewCheckpoint, OpenOptions, Parent, Payload,
-    Source, SqliteBackend, TaskKind, TaskRecord,
+use annals::store::batch::{
+    Batch, Change, ChangeValue, Data, ItemChange, ItemOp, ListRef, NewCheckpoint, Parent, Payload,
 };
+use annals::store::log::{Log, LogExt};
+use annals::store::record::{TaskKind, TaskRecord};
+use annals::store::{CheckpointRef, ItemRange, MemoryBackend, OpenOptions, Source, SqliteBackend};
 
 fn moment(n: u64) -> Timestamp {
     Timestamp::from_micros(1_700_000_000_000_000 + n.cast_signed() * 1_000)
@@ -44,7 +45,7 @@ fn an_item_that_came_with_a_reference_is_of_its_own_task_and_a_shared_one_of_tha
         let reference = ItemChange::new(0, ItemOp::Reference(of), Some(0));
         let point = add(backend, "a:1", 3, Some(2), vec![reference, put(1, Some(1)), put(2, Some(1))]);
         let mut rows = Vec::new();
-        let mut row = |row: annals::store::ItemRow<'_>| {
+        let mut row = |row: annals::store::record::ItemRow<'_>| {
             rows.push((row.position, row.ordinal, row.task));
             Ok(())
         };

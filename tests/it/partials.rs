@@ -9,7 +9,8 @@ use std::time::Duration;
 use annals::base::{Clock, Timestamp, Value};
 use annals::history::{MessageWriter, ModelUsage, PartialMessage, StatusKind, UsageQuery};
 use annals::prelude::*;
-use annals::store::{ItemRange, LogExt, OpenOptions, SearchQuery, StoreError, ThreadQuery};
+use annals::store::log::LogExt;
+use annals::store::{ItemRange, OpenOptions, SearchQuery, StoreError, ThreadQuery};
 
 use super::both::on_both;
 
@@ -73,7 +74,10 @@ fn a_streamed_message_is_persisted_on_the_way_and_appended_once() {
         assert_eq!(thread.history().unwrap().count(), checkpoints + 1, "one commit appends the message");
         let before = thread.at("~1").unwrap();
         let left = store.backend().writes(before.point()).unwrap();
-        assert!(left.iter().all(|write| write.value == annals::store::WriteValue::Null), "the partial is cleared");
+        assert!(
+            left.iter().all(|write| write.value == annals::store::batch::WriteValue::Null),
+            "the partial is cleared"
+        );
         assert!(store.check().unwrap().problems.is_empty());
     });
 }

@@ -3,11 +3,10 @@
 use annals::base::{CheckpointId, Encoded, IdSource, Namespace, RunId, TaskId, Value};
 use annals::history::{ModelUsage, PrunePolicy, ThreadQuery, UsageQuery};
 use annals::prelude::*;
-use annals::store::WriteMark;
-use annals::store::{
-    Batch, CheckpointRef, ListDelta, ListRef, LogExt, NewCheckpoint, NewWrite, NewWrites, Parent, PruneSpan, Source,
-    StoreError, TaskKind, TaskRecord, WriteValue,
-};
+use annals::store::batch::{Batch, ListDelta, ListRef, NewCheckpoint, NewWrite, NewWrites, Parent, WriteValue};
+use annals::store::log::{LogExt, PruneSpan};
+use annals::store::record::{TaskKind, TaskRecord};
+use annals::store::{CheckpointRef, Source, StoreError, WriteMark};
 
 use crate::both::on_both;
 

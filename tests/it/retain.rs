@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use annals::base::{Clock, SystemClock, Timestamp};
 use annals::history::{PrunePolicy, ThreadQuery};
 use annals::prelude::*;
-use annals::store::{Key, OpenOptions, OperationQuery, StoreError};
+use annals::store::operation::OperationQuery;
+use annals::store::{Key, OpenOptions, StoreError};
 
 use super::both::on_both;
 

@@ -9,12 +9,14 @@ use std::sync::Arc;
 
 use annals::base::limits::{MAP_POSITION_MIN, TEXT_POSITION_MIN};
 use annals::base::{CheckpointId, Codec, Encoded, IdSource, Namespace, TaskId, ThreadId, Timestamp, Value};
-use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen};
-use annals::store::{
-    Batch, ChannelValue, CheckedUpTo, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemIndex, ItemRange,
-    ListDelta, ListRef, Log, LogExt, MemoryBackend, NewCheckpoint, NewTimer, NewWrite, NewWrites, OpenOptions, Parent,
-    Payload, Source, SqliteBackend, StoreError, TaskKind, TaskRecord, WriteValue,
+use annals::store::batch::{
+    Batch, Change, ChangeValue, Data, ItemChange, ItemIndex, ItemOp, ListDelta, ListRef, NewCheckpoint, NewTimer,
+    NewWrite, NewWrites, Parent, Payload, Seen, WriteValue,
 };
+use annals::store::check::CheckedUpTo;
+use annals::store::log::{CheckpointQuery, Log, LogExt};
+use annals::store::record::{ChannelValue, CheckpointRecord, TaskKind, TaskRecord};
+use annals::store::{CheckpointRef, ItemRange, MemoryBackend, OpenOptions, Source, SqliteBackend, StoreError};
 use proptest::prelude::*;
 
 mod base;
@@ -527,7 +529,7 @@ impl<'a> Pair<'a> {
 fn items(
     backend: &dyn Log,
     at: &CheckpointRef,
-    channel: &annals::store::ChannelRecord,
+    channel: &annals::store::record::ChannelRecord,
     range: ItemRange,
 ) -> Vec<(u64, u64, Option<u32>, Payload)> {
     let mut found = Vec::new();

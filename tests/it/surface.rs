@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use annals::history::{StatusKind, ThreadQuery};
 use annals::prelude::*;
-use annals::store::{KvOrder, KvQuery, SearchOptions, SearchQuery, StoreError};
+use annals::store::kv::KvOrder;
+use annals::store::{KvQuery, SearchOptions, SearchQuery, StoreError};
 use proptest::prelude::*;
 
 use crate::cases;

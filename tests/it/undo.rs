@@ -5,10 +5,11 @@ use std::sync::Arc;
 use annals::base::{CheckpointId, Clock, IdSource, SystemClock, Timestamp};
 use annals::history::{Operation, PrunePolicy};
 use annals::prelude::*;
-use annals::store::{
-    Log, MemoryBackend, NewOperation, OpenOptions, OperationChange, OperationField, OperationKind, OperationTarget,
-    OperationValue, SqliteBackend, StoreError, Synchronous,
+use annals::store::log::Log;
+use annals::store::operation::{
+    NewOperation, OperationChange, OperationField, OperationKind, OperationTarget, OperationValue,
 };
+use annals::store::{MemoryBackend, OpenOptions, SqliteBackend, StoreError, Synchronous};
 use parking_lot::Mutex;
 
 #[derive(State, Clone, Default)]

@@ -3,7 +3,9 @@
 use annals::base::Value;
 use annals::history::{ModelUsage, StateThread};
 use annals::prelude::*;
-use annals::store::{Batch, ItemRange, LogExt, NewCheckpoint, Parent, Source, StoreError};
+use annals::store::batch::{Batch, NewCheckpoint, Parent};
+use annals::store::log::LogExt;
+use annals::store::{ItemRange, Source, StoreError};
 
 use super::both::on_both;
 
@@ -71,7 +73,7 @@ fn an_update_is_one_checkpoint_of_what_changed() {
         assert!(history.iter().all(|at| at.source() == Source::Update && at.next().count() == 0));
         let mut ordinals = Vec::new();
         let point = history[0].point();
-        let visit = &mut |row: annals::store::ItemRow<'_>| {
+        let visit = &mut |row: annals::store::record::ItemRow<'_>| {
             ordinals.push(row.ordinal);
             Ok(())
         };

@@ -6,12 +6,12 @@ use annals::message::Usage;
 use annals::prelude::*;
 use annals::rusqlite::Connection;
 use annals::rusqlite::types::ValueRef;
-use annals::store::WriteMark;
-use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
-use annals::store::{
-    Batch, ItemIndex, Key, NewCheckpoint, NewWrite, NewWrites, Parent, Payload, Source, TaskKind, TaskRecord,
-    WriteValue,
+use annals::store::batch::{
+    Batch, Change, ChangeValue, Data, ItemChange, ItemIndex, ItemOp, NewCheckpoint, NewWrite, NewWrites, Parent,
+    Payload, WriteValue,
 };
+use annals::store::record::{TaskKind, TaskRecord};
+use annals::store::{Key, Source, WriteMark};
 
 /// A closed store in a folder.
 struct ClosedFile {

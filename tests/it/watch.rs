@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use annals::history::Watch;
 use annals::prelude::*;
-use annals::store::log::LogPosition;
-use annals::store::{Key, LogExt, OpenOptions, StoreError};
+use annals::store::log::{LogExt, LogPosition};
+use annals::store::{Key, OpenOptions, StoreError};
 use futures_core::Stream;
 
 use super::both::on_both;

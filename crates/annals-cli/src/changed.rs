@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use annals::history::Snapshot;
-use annals::store::{ChannelValue, ItemRange, Source, StoreError};
+use annals::store::record::ChannelValue;
+use annals::store::{ItemRange, Source, StoreError};
 use serde_json::{Value as Json, json};
 
 use crate::output::{count, cut, escape};

@@ -5,7 +5,8 @@
 //! "lost_heads": [id]} or null, "point": text or null, "problems": [{"invariant": "I12", "place", "reason"}]}`. The
 //! invariants are those of `docs/format.md`.
 
-use annals::store::{Finding, LogTail, Store, StoreError};
+use annals::store::check::{Finding, LogTail};
+use annals::store::{Store, StoreError};
 use serde_json::{Value as Json, json};
 
 use crate::args;

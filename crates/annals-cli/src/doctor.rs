@@ -1,8 +1,8 @@
 //! `annals doctor`: what an issue about a store needs. It prints no content, no ids and no paths.
 //!
 //! JSON: `{"schema": 1, "annals", "sqlite", "system", "file", "format", "page_bytes", "log_mode", "file_bytes",
-//! "wal_bytes", "file_writable", "opens_to_read", "error", "check", "hints", "log", "remade"}`; `log` says
-//! what `--fix` found of a log that does not continue the file, and `remade` lists the views,
+//! "wal_bytes", "file_writable", "opens_to_read", "error", "check", "hints", "log", "rebuilt"}`; `log` says
+//! what `--fix` found of a log that does not continue the file, and `rebuilt` lists the views,
 //! indexes and triggers that `--fix` has made anew. The members of the file are null if no
 //! file is there; `check` is null if the store does not open, or is so large that the check is left to `annals check`.
 
@@ -10,7 +10,8 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use annals::store::{LogSettled, Store};
+use annals::store::Store;
+use annals::store::recovery::WalReset;
 use serde_json::{Value as Json, json};
 
 use crate::args;
@@ -28,8 +29,8 @@ const HEAD_BYTES: usize = 100;
 
 pub(crate) fn run(args: &args::DoctorArgs, named: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
     let path = point::named(named)?;
-    let settled = if args.fix { Store::settle_log(path)? } else { LogSettled::default() };
-    let remade = match args.fix {
+    let settled = if args.fix { Store::reset_wal(path)? } else { WalReset::default() };
+    let rebuilt = match args.fix {
         true => crate::key::repair_schema(named, |made| progress::say(|| format!("making {made}")))?,
         false => Vec::new(),
     };
@@ -55,7 +56,7 @@ pub(crate) fn run(args: &args::DoctorArgs, named: NamedStore<'_>, out: &mut Prin
     document["check"] = check;
     document["hints"] = json!(hints);
     document["log"] = log_document(&settled);
-    document["remade"] = json!(remade.iter().map(ToString::to_string).collect::<Vec<_>>());
+    document["rebuilt"] = json!(rebuilt.iter().map(ToString::to_string).collect::<Vec<_>>());
     if out.is_json() {
         out.json(&document)?;
         return Ok(exit);
@@ -81,10 +82,10 @@ pub(crate) fn run(args: &args::DoctorArgs, named: NamedStore<'_>, out: &mut Prin
         out.line(line)?;
     }
     print_log(&settled, out)?;
-    for made in &remade {
+    for made in &rebuilt {
         out.line(format!("made anew: {}", escape(&made.to_string())))?;
     }
-    if args.fix && remade.is_empty() {
+    if args.fix && rebuilt.is_empty() {
         out.line("nothing was missing in the schema")?;
     }
     for hint in &hints {
@@ -94,11 +95,11 @@ pub(crate) fn run(args: &args::DoctorArgs, named: NamedStore<'_>, out: &mut Prin
 }
 
 /// Returns the names of the logs that were put aside.
-fn put_aside(settled: &LogSettled) -> Vec<String> {
+fn put_aside(settled: &WalReset) -> Vec<String> {
     settled.put_aside.iter().map(|path| path.display().to_string()).collect()
 }
 
-fn log_document(settled: &LogSettled) -> Json {
+fn log_document(settled: &WalReset) -> Json {
     settled.found.as_ref().map_or(
         Json::Null,
         |found| json!({ "found": found, "put_aside": put_aside(settled), "loss_accepted": settled.is_loss_accepted }),
@@ -106,7 +107,7 @@ fn log_document(settled: &LogSettled) -> Json {
 }
 
 /// Prints the finding about a log that does not continue the file.
-fn print_log(settled: &LogSettled, out: &mut Printer) -> Result<(), CommandFailure> {
+fn print_log(settled: &WalReset, out: &mut Printer) -> Result<(), CommandFailure> {
     let Some(found) = &settled.found else { return Ok(()) };
     out.line(format!("the log: {}", escape(found)))?;
     for path in put_aside(settled) {

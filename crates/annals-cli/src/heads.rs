@@ -7,7 +7,8 @@
 //! bool}`; of the others: `{"schema": 1, "thread", "operation": {..} | null, "head": checkpoint | null}`.
 
 use annals::history::{Operation, Snapshot, Thread, ThreadBranch};
-use annals::store::{OperationChange, OperationField, OperationValue, Store};
+use annals::store::Store;
+use annals::store::operation::{OperationChange, OperationField, OperationValue};
 use serde_json::{Value as Json, json};
 
 use crate::args;

@@ -4,7 +4,9 @@ use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::Path;
 
-use annals::store::{Key, OpenOptions, Recovery, RemadeObject, Restored, Store, StoreError};
+use annals::store::recovery::{Recovery, Restored};
+use annals::store::stats::RebuiltObject;
+use annals::store::{Key, OpenOptions, Store, StoreError};
 
 use crate::errors::CommandFailure;
 use crate::point;
@@ -71,8 +73,8 @@ fn open_keyed(path: &Path, options: OpenOptions, key: Key) -> Result<Store, Stor
 /// they name one.
 pub(crate) fn repair_schema(
     named: NamedStore<'_>,
-    mut visit: impl FnMut(&RemadeObject),
-) -> Result<Vec<RemadeObject>, CommandFailure> {
+    mut visit: impl FnMut(&RebuiltObject),
+) -> Result<Vec<RebuiltObject>, CommandFailure> {
     let path = point::named(named)?;
     let Some(key) = named.key()? else { return Ok(Store::repair_schema(path, &OpenOptions::new(), visit)?) };
     match Store::repair_schema(path, &OpenOptions::new().key(key.clone()), &mut visit) {

@@ -6,7 +6,8 @@
 //! is absent: its task is due.
 
 use annals::history::{Snapshot, StatusKind, ThreadInfo, ThreadQuery};
-use annals::store::{Store, StoreError, WriteRecord};
+use annals::store::record::WriteRecord;
+use annals::store::{Store, StoreError};
 use annals_runs::{OpenInterrupt, SnapshotRuns, SpecialWrite, ThreadStatus};
 use serde_json::{Value as Json, json};
 

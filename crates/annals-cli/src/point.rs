@@ -13,7 +13,7 @@ use crate::output::{escape, note};
 /// Opens the store for reading only: no file is written or created.
 pub(crate) fn open_to_read(store: NamedStore<'_>) -> Result<Store, CommandFailure> {
     let store = open(store, OpenOptions::new().read_only(true))?;
-    if let Some(reason) = store.missing_log() {
+    if let Some(reason) = store.missing_wal() {
         note(format!("annals: {}; this is the state before them", escape(&reason)));
     }
     Ok(store)

@@ -6,7 +6,8 @@
 //! checkpoint to which a compaction carried the message; `partial` says that it is half an answer at the head. Exit
 //! code 1 if nothing is found.
 
-use annals::store::{SearchHit, SearchQuery, Store};
+use annals::store::search::SearchHit;
+use annals::store::{SearchQuery, Store};
 use serde_json::{Value as Json, json};
 
 use crate::args;

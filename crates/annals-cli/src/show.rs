@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use annals::base::Value;
 use annals::history::{Blame, Snapshot};
-use annals::store::{ChannelValue, Source, Store};
+use annals::store::record::ChannelValue;
+use annals::store::{Source, Store};
 use annals_runs::{SnapshotRuns, ThreadStatus};
 use serde_json::{Map, Value as Json, json};
 

@@ -43,7 +43,7 @@ fn document(step: &StepInfo) -> Json {
 
 /// Returns the seconds from the begin of a step to its end.
 pub(crate) fn seconds(step: &StepInfo) -> Option<f64> {
-    step.took().map(|took| took.as_secs_f64())
+    step.duration().map(|took| took.as_secs_f64())
 }
 
 pub(crate) fn run(args: &args::ThreadListArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &args::ThreadListArgs, store: &Store, out: &mut Printer)
         listed = listed.gap_max(GAP_MAX);
     }
     let rows: Vec<StepInfo> = listed.by_ref().take(most).collect::<Result<_, _>>()?;
-    let more = listed.next().transpose()?.is_some() || listed.ended_early();
+    let more = listed.next().transpose()?.is_some() || listed.is_truncated();
     if out.is_json() {
         let steps: Vec<Json> = rows.iter().map(document).collect();
         out.json(&json!({ "schema": 1, "thread": thread.id().as_str(), "steps": steps, "more": more }))?;

@@ -15,7 +15,8 @@ use annals::base::{CheckpointId, ThreadId};
 use annals_runs::ThreadRuns;
 
 use annals::history::{Thread, UsageQuery};
-use annals::store::{ChannelValue, ItemRange, Store};
+use annals::store::record::ChannelValue;
+use annals::store::{ItemRange, Store};
 use serde_json::{Value as Json, json};
 
 use crate::args::{StatsArgs, StatsField};

@@ -11,7 +11,8 @@
 
 use annals::base::Value;
 use annals::history::{Snapshot, ThreadInfo};
-use annals::store::{Store, ThreadSize};
+use annals::store::Store;
+use annals::store::record::ThreadSize;
 use annals_runs::{ThreadRuns, ThreadStatus};
 use serde_json::{Value as Json, json};
 

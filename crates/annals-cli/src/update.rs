@@ -7,7 +7,8 @@
 use annals::base::{CheckpointId, Map, Value};
 use annals::history::{NewItem, Snapshot, Thread};
 use annals::message::{Message, convert_to_messages};
-use annals::store::{ChannelValue, Store};
+use annals::store::Store;
+use annals::store::record::ChannelValue;
 use serde_json::json;
 
 use crate::args;

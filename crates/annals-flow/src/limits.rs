@@ -3,43 +3,43 @@
 use std::time::Duration;
 
 /// Bytes of a workflow file.
-pub const FILE_BYTES_MAX: usize = 1 << 20;
+pub(crate) const FILE_BYTES_MAX: usize = 1 << 20;
 /// Nodes of a workflow file.
-pub const NODES_MAX: usize = 1_000;
+pub(crate) const NODES_MAX: usize = 1_000;
 /// Channels of a workflow file.
-pub const CHANNELS_MAX: usize = 256;
+pub(crate) const CHANNELS_MAX: usize = 256;
 /// Targets of the edges of a workflow file, all nodes together.
-pub const EDGES_MAX: usize = 10_000;
+pub(crate) const EDGES_MAX: usize = 10_000;
 /// Bytes of a name of a node or a channel.
-pub const NAME_BYTES_MAX: usize = 128;
+pub(crate) const NAME_BYTES_MAX: usize = 128;
 /// Levels of tables and lists in a workflow file, and of workflow files in each other.
 pub const DEPTH_MAX: usize = 32;
 /// Bytes of an expression.
-pub const EXPRESSION_BYTES_MAX: usize = 4_096;
+pub(crate) const EXPRESSION_BYTES_MAX: usize = 4_096;
 /// Bytes that a command may print on stdout.
-pub const OUTPUT_BYTES_MAX: usize = 8 << 20;
+pub(crate) const OUTPUT_BYTES_MAX: usize = 8 << 20;
 /// Bytes of the body of a response.
-pub const RESPONSE_BYTES_MAX: usize = 8 << 20;
+pub(crate) const RESPONSE_BYTES_MAX: usize = 8 << 20;
 /// Redirects that a request follows.
-pub const REDIRECTS_MAX: u32 = 5;
+pub(crate) const REDIRECTS_MAX: u32 = 5;
 /// The time that a request without `timeout` may take.
-pub const REQUEST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
+pub(crate) const REQUEST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 /// Bytes at the end of stderr that the error of a command shows.
-pub const STDERR_BYTES_MAX: usize = 4_096;
+pub(crate) const STDERR_BYTES_MAX: usize = 4_096;
 /// Items of a list that a node with `each` maps.
-pub const EACH_ITEMS_MAX: usize = 10_000;
+pub(crate) const EACH_ITEMS_MAX: usize = 10_000;
 /// Items of a list that are mapped at a time.
-pub const PARALLEL_MAX: usize = 64;
+pub(crate) const PARALLEL_MAX: usize = 64;
 /// Values of the `choices` of a node with `ask`.
-pub const CHOICES_MAX: usize = 100;
+pub(crate) const CHOICES_MAX: usize = 100;
 /// Attempts of a node.
-pub const ATTEMPTS_MAX: i64 = 1_000;
+pub(crate) const ATTEMPTS_MAX: i64 = 1_000;
 /// Supersteps of a run.
-pub const SUPERSTEPS_MAX: u64 = 10_000;
+pub(crate) const SUPERSTEPS_MAX: u64 = 10_000;
 /// A duration in a workflow file: 366 days.
-pub const DURATION_MAX: Duration = Duration::from_secs(366 * 86_400);
+pub(crate) const DURATION_MAX: Duration = Duration::from_secs(366 * 86_400);
 /// The lease of a run that a process makes without a worker.
-pub const LEASE: Duration = Duration::from_secs(10);
+pub(crate) const LEASE: Duration = Duration::from_secs(10);
 /// The longest pause between two looks at a node that waits.
 pub(crate) const WAIT_LOOK: Duration = Duration::from_millis(200);
 /// The first pause between two looks at a command that runs.

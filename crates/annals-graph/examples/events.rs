@@ -76,7 +76,7 @@ fn main() -> Result<()> {
     println!("{:?}", done.value());
     for step in thread.steps()? {
         let step = step?;
-        let (attempts, took) = (step.attempts.len(), step.took());
+        let (attempts, took) = (step.attempts.len(), step.duration());
         println!("{:<12} {:<9} {attempts} attempts {took:?} {}", step.name, step.state, step.error_text());
     }
     Ok(())

@@ -936,6 +936,7 @@ mod error;
 mod exec;
 pub mod graph;
 mod hash;
+mod limits;
 mod panicking;
 pub mod prelude;
 mod run;

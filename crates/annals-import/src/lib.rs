@@ -88,10 +88,7 @@ mod zstd;
 
 pub use database::SourceDatabase;
 pub use error::{ImportError, SourceLimit};
-pub use model::{
-    ParentLink, SessionBranch, SessionMessage, SourceKind, SourceSession, UnknownCounts, UnknownRecord, is_summary,
-    turns,
-};
+pub use model::{ParentLink, SessionBranch, SessionMessage, SourceKind, SourceSession, UnknownCounts, UnknownRecord};
 pub use output::SessionSink;
 #[cfg(feature = "store")]
 pub use store::{FACTS, FileWithoutThread, ImportSummary, Importer, export_turns, thread_id};

@@ -161,7 +161,7 @@ impl SessionMessage {
 }
 
 /// Returns whether a message is the text that a compaction left.
-pub fn is_summary(message: &Message) -> bool {
+pub(crate) fn is_summary(message: &Message) -> bool {
     message.additional_kwargs.get("summary").and_then(annals_base::Value::as_bool) == Some(true)
 }
 
@@ -231,7 +231,7 @@ pub type UnknownCounts = BTreeMap<String, u64>;
 
 /// Cuts a line into turns, each of which becomes one checkpoint. A turn begins with a human message or a summary,
 /// unless the open turn has no message of the model and no tool result yet.
-pub fn turns(line: &[Arc<SessionMessage>]) -> Vec<&[Arc<SessionMessage>]> {
+pub(crate) fn turns(line: &[Arc<SessionMessage>]) -> Vec<&[Arc<SessionMessage>]> {
     let mut turns = Vec::new();
     let (mut start, mut has_answer) = (0, false);
     for (at, message) in line.iter().enumerate() {

@@ -8,10 +8,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
-use annals::store::{
-    Batch, CheckpointRef, ItemRange, Log, LogExt, NewCheckpoint, Parent, Payload, Source, Store, StoreError,
-};
+use annals::store::batch::{Batch, Change, ChangeValue, Data, ItemChange, ItemOp, NewCheckpoint, Parent, Payload};
+use annals::store::log::{Log, LogExt};
+use annals::store::{CheckpointRef, ItemRange, Source, Store, StoreError};
 use annals_base::{CheckpointId, Codec, Encoded, Namespace, ThreadId, Value, decode_value};
 
 use crate::Result;

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen, WriteRef};
-use annals::store::{Payload, StoreError};
+use annals::store::StoreError;
+use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Payload, Seen, WriteRef};
 use annals_base::Encoded;
 
 use crate::list::{SlotOp, Wanted, change as list_change, matched};

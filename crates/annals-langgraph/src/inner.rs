@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use annals::store::{CheckpointRef, CommitHandle, Log, LogExt, Store};
+use annals::store::log::{CommitHandle, Log, LogExt};
+use annals::store::{CheckpointRef, Store};
 use annals_base::{CheckpointId, Namespace, ThreadId};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 

@@ -8,8 +8,9 @@ use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
-use annals::store::log::LogPosition;
-use annals::store::{CheckpointQuery, CheckpointRecord, CheckpointRef, LogExt};
+use annals::store::CheckpointRef;
+use annals::store::log::{CheckpointQuery, LogExt, LogPosition};
+use annals::store::record::CheckpointRecord;
 use annals_base::limits::{HISTORY_PAGE_ROWS, PAGE_ROWS_MAX};
 use annals_base::{CheckpointId, Map, Namespace, ThreadId, Value};
 

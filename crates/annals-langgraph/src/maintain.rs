@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use annals::store::{CheckpointQuery, CheckpointRecord, LogExt, PruneSpan, StoreError};
+use annals::store::StoreError;
+use annals::store::log::{CheckpointQuery, LogExt, PruneSpan};
+use annals::store::record::CheckpointRecord;
 use annals_base::ThreadId;
 use annals_base::limits::{PAGE_ROWS_MAX, UPDATE_ATTEMPTS_MAX};
 

@@ -5,7 +5,8 @@
 //! hold versions that are no plain numbers, which later checkpoints repeat. Invariant: a checkpoint as LangGraph
 //! writes it with the versions of this saver has neither.
 
-use annals::store::{CheckpointRecord, Source, StoreError};
+use annals::store::record::CheckpointRecord;
+use annals::store::{Source, StoreError};
 use annals_base::{CheckpointId, Codec, Encoded, Map, Namespace, RunId, Timestamp, Value, decode_value};
 use data_encoding::BASE64;
 use serde_json::{Value as Json, json};

@@ -6,10 +6,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use annals::store::batch::NewWrites;
-use annals::store::{
-    Batch, CheckpointRef, CommitHandle, LogExt, NewCheckpoint as LogCheckpoint, Parent, Source, StoreError, WriteRecord,
-};
+use annals::store::batch::{Batch, NewCheckpoint as LogCheckpoint, NewWrites, Parent};
+use annals::store::log::{CommitHandle, LogExt};
+use annals::store::record::WriteRecord;
+use annals::store::{CheckpointRef, Source, StoreError};
 use annals_base::limits::UPDATE_ATTEMPTS_MAX;
 use annals_base::{CheckpointId, Namespace, ThreadId, Timestamp};
 

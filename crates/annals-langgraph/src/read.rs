@@ -4,7 +4,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use annals::store::{ChannelValue, CheckpointRef, ItemRange, LogExt, Payload, StoreError, WriteRecord, WriteValue};
+use annals::store::batch::{Payload, WriteValue};
+use annals::store::log::LogExt;
+use annals::store::record::{ChannelValue, WriteRecord};
+use annals::store::{CheckpointRef, ItemRange, StoreError};
 use annals_base::Encoded;
 use annals_base::limits::MAP_POSITION_MIN;
 

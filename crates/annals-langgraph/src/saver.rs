@@ -7,7 +7,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use annals::store::{CommitHandle, Store, StoreError};
+use annals::store::log::CommitHandle;
+use annals::store::{Store, StoreError};
 use annals_base::ThreadId;
 
 use crate::inner::SaverInner;

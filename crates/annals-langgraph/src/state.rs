@@ -6,10 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use annals::store::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRange, ItemRow, Log, LogExt, StatePart,
-    StoreError,
-};
+use annals::store::log::{Log, LogExt};
+use annals::store::record::{ChannelRecord, ChannelValue, CheckpointRecord, ItemRow, StatePart};
+use annals::store::{CheckpointRef, ItemRange, StoreError};
 use annals_base::{Codec, Value, decode_value};
 
 use crate::list::ListSlot;

@@ -7,7 +7,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use annals::store::{Payload, StoreError};
+use annals::store::StoreError;
+use annals::store::batch::Payload;
 use annals_base::{Codec, ItemIndex, PayloadRef, Value, decode_value};
 use annals_messages::{Message, MessageLike, checkpoint_loads};
 use parking_lot::Mutex;

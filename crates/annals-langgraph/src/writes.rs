@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use annals::store::batch::{NewWrite, NewWrites, WriteRef, WriteValue};
-use annals::store::{Payload, WriteMark, WriteRecord};
+use annals::store::WriteMark;
+use annals::store::batch::{NewWrite, NewWrites, Payload, WriteRef, WriteValue};
+use annals::store::record::WriteRecord;
 use annals_base::{CheckpointId, NULL_TASK};
 use annals_runs::SpecialWrite;
 

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use super::text::{json_dumps, json_dumps_map, py_str, truthy, xml_escape, xml_quoteattr};
 use super::{Content, Message, Role};
-use annals_base::limits::{XML_ID_CHARS_MAX, XML_TEXT_CHARS_MAX};
+use crate::limits::{XML_ID_CHARS_MAX, XML_TEXT_CHARS_MAX};
 use annals_base::{Map, Value};
 
 /// Adds a message whose type is `role`.

@@ -4,7 +4,7 @@
 
 use super::text::{json_loads, py_repr_map, py_str, truthy};
 use super::{ErrorClass, Message, MessageClass, MessageError, MessageLike};
-use annals_base::limits::MESSAGE_EXCERPT_CHARS_MAX;
+use crate::limits::MESSAGE_EXCERPT_CHARS_MAX;
 use annals_base::{Map, Value};
 
 /// Turns what may stand for messages into messages: a text is one of the user, a sequence of two is a role and a

@@ -5,7 +5,7 @@
 
 use super::text::truthy;
 use super::{Message, MessageClass, MessageError, MessageLike};
-use annals_base::limits::LOAD_DEPTH_MAX;
+use crate::limits::LOAD_DEPTH_MAX;
 use annals_base::{Map, Value};
 
 /// The only member of an object that holds one of the user, which could be taken for an envelope.

@@ -87,6 +87,7 @@ pub mod internal;
 #[cfg(test)]
 mod laws;
 mod like;
+mod limits;
 mod merge;
 mod notification;
 mod openai;

@@ -3,7 +3,7 @@
 use super::merge::{from_integer, integer};
 use super::text::{py_type, truthy};
 use super::{MessageError, Usage};
-use annals_base::limits::USAGE_DEPTH_MAX;
+use crate::limits::USAGE_DEPTH_MAX;
 use annals_base::{Map, Value};
 
 /// Adds two `usage_metadata`: integers are added, objects member by member. If one is null or empty, the other is the

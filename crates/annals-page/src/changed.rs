@@ -7,8 +7,8 @@ use std::sync::Arc;
 use annals::base::limits::MAP_POSITION_MIN;
 use annals::base::{Namespace, ThreadId};
 use annals::history::Snapshot;
-use annals::store::record::is_control;
-use annals::store::{ChannelValue, ItemRange, Source, StoreError};
+use annals::store::record::{ChannelValue, is_control};
+use annals::store::{ItemRange, Source, StoreError};
 use serde_json::{Value as Json, json};
 
 use crate::limits::{BEGIN_CHARS_MAX, CHANGED_ITEMS_MAX};

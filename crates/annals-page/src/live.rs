@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use annals::history::{Snapshot, Thread, ThreadInfo, Watch};
-use annals::store::log::LogPosition;
-use annals::store::{LogWatch, Store, StoreError};
+use annals::store::log::{LogPosition, LogWatch};
+use annals::store::{Store, StoreError};
 use serde_json::{Value as Json, json};
 
 use crate::limits::LIVE_BATCH_MAX;

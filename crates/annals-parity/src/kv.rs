@@ -1,7 +1,8 @@
 //! The key-value memory: ops and steps on it.
 
 use annals::base::{Map as ValueMap, Value};
-use annals::store::{Kv, KvItem, KvNamespaceQuery, KvQuery, StoreError};
+use annals::store::kv::{KvItem, KvNamespaceQuery};
+use annals::store::{Kv, KvQuery, StoreError};
 use serde_json::{Map, Value as Json, json};
 
 use crate::program::Failure;

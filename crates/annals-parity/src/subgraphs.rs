@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use annals::state::DynState;
-use annals::store::TaskKind;
+use annals::store::record::TaskKind;
 use annals_graph::TaskState;
 use annals_graph::graph::BoxError;
 use annals_graph::graph::{Entry, Persistence};

@@ -8,8 +8,8 @@ use std::fmt;
 
 use super::macros::serde_impls;
 use super::wire::{Wire, WireReader, int_digits, without_underscores};
+use crate::limits::DECIMAL_EXPONENT_MAX;
 use annals_base::Value;
-use annals_base::limits::DECIMAL_EXPONENT_MAX;
 
 /// A decimal number: digits and the power of ten of the last one.
 ///

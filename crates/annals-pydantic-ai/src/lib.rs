@@ -175,6 +175,7 @@ mod hash;
 mod history;
 mod instruction;
 mod langchain;
+mod limits;
 mod macros;
 mod mime;
 #[cfg(feature = "graph")]

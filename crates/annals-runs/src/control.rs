@@ -11,11 +11,10 @@ use crate::base::{CheckpointId, Clock, Namespace, SystemClock, ThreadId};
 use crate::history::{Snapshot, Thread};
 use crate::interrupts::is_call;
 use crate::special::SpecialWrite;
-use crate::store::log::{HeadParts, NamespaceRef, ThreadParts, ThreadRow, ThreadRows};
-use crate::store::{
-    Batch, CheckpointRecord, LogExt, NewCheckpoint, NewTimer, NewWrites, Parent, Source, StatusKind, Store, StoreError,
-    StoredHead, ThreadFacts, ThreadInfo, WriteRecord,
-};
+use crate::store::batch::{Batch, NewCheckpoint, NewTimer, NewWrites, Parent};
+use crate::store::log::{HeadParts, LogExt, NamespaceRef, ThreadParts, ThreadRow, ThreadRows};
+use crate::store::record::{CheckpointRecord, StoredHead, WriteRecord};
+use crate::store::{Source, StatusKind, Store, StoreError, ThreadFacts, ThreadInfo};
 
 /// The members of the metadata of a checkpoint that name its graph, and that cancel its thread.
 pub(crate) const GRAPH: &str = "graph";
@@ -77,7 +76,7 @@ pub(crate) fn retry(thread: &Thread) -> Result<bool, StoreError> {
 }
 
 fn retry_once(thread: &Thread) -> Result<bool, StoreError> {
-    thread.store().settle_abandoned();
+    thread.store().flush_abandoned();
     let missing = || StoreError::ThreadNotFound { id: thread.id().clone() };
     let root = Namespace::root();
     let stored = thread.store().backend().head_with_writes(thread.id(), &root)?.ok_or_else(missing)?;
@@ -148,7 +147,7 @@ fn commit_control(
     }
     let mut batch = Batch::new(thread.id().clone(), root, Some(info.head()));
     batch.checkpoints.push(checkpoint);
-    store.commit_raised(&mut batch)?;
+    store.commit_reminting(&mut batch)?;
     Ok(batch.head_after().unwrap_or(id))
 }
 
@@ -159,7 +158,7 @@ pub(crate) fn cancel_reason(thread: &Thread) -> Result<Option<String>, StoreErro
 
 pub(crate) fn wait_for_end(thread: &Thread, timeout: Duration) -> Result<Option<ThreadInfo>, StoreError> {
     let (store, since) = (thread.store(), SystemClock.elapsed());
-    store.settle_abandoned();
+    store.flush_abandoned();
     let mut signals = store.backend().watch_log()?;
     loop {
         let seen = signals.signal.count();

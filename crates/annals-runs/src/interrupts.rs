@@ -14,7 +14,10 @@ use crate::resume_value::check_resume_value;
 use crate::signal;
 use crate::special::{SpecialWrite, interrupts_write};
 use crate::status::interrupt_wakes_at;
-use crate::store::{Batch, LogExt, NewTimer, NewWrites, StatusKind, StoreError, StoredHead, WriteRecord, WriteValue};
+use crate::store::batch::{Batch, NewTimer, NewWrites, WriteValue};
+use crate::store::log::LogExt;
+use crate::store::record::{StoredHead, WriteRecord};
+use crate::store::{StatusKind, StoreError};
 
 /// An interrupt at which a task of a thread waits.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +71,7 @@ impl WaitingTasks {
     /// Reads the tasks that wait at the head of the root namespace; `None` for a thread without a head. A head that was
     /// moved back has none: its tasks run anew.
     pub(crate) fn read(thread: &Thread) -> Result<Option<Self>, StoreError> {
-        thread.store().settle_abandoned();
+        thread.store().flush_abandoned();
         let stored = thread.store().backend().head_with_writes(thread.id(), &Namespace::root())?;
         stored.map(|stored| Self::of(&stored)).transpose()
     }

@@ -88,7 +88,7 @@
 //!
 //! ```
 //! use annals::base::{Map, Namespace, Value};
-//! use annals::store::{Batch, NewWrites};
+//! use annals::store::batch::{Batch, NewWrites};
 //! use annals_runs::prelude::*;
 //! use annals_runs::{SpecialWrite, ThreadStatus, interrupts_write};
 //!

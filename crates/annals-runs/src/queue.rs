@@ -15,11 +15,11 @@ use crate::history::Thread;
 use crate::special::interrupts_write;
 use crate::status::status_name;
 use crate::steps::START;
-use crate::store::batch::{Change, ChangeValue, Data};
-use crate::store::{
-    Batch, LogExt, NewCheckpoint, NewLease, NewTimer, NewWrites, Parent, Source, StatusKind, Store, StoreError,
-    TaskKind, TaskRecord, ThreadInfo, ThreadQuery,
-};
+use crate::store::batch::{Batch, Change, ChangeValue, Data, NewCheckpoint, NewTimer, NewWrites, Parent};
+use crate::store::lease::NewLease;
+use crate::store::log::LogExt;
+use crate::store::record::{TaskKind, TaskRecord};
+use crate::store::{Source, StatusKind, Store, StoreError, ThreadInfo, ThreadQuery};
 
 /// The member of the metadata of a checkpoint that holds the priority of its run.
 const PRIORITY: &str = "priority";
@@ -156,7 +156,7 @@ impl Queue {
     /// [`StoreError::Id`] if `thread` cannot be the id of a thread; [`StoreError::Invalid`] if a run on the thread has
     /// not ended, if the priority is above 9, or if the key or the name of the graph is empty or too long;
     /// [`StoreError::Leased`] while a run with a lease is on the thread; and as
-    /// [`Log::submit`](annals::store::Log::submit).
+    /// [`Log::submit`](annals::store::log::Log::submit).
     pub fn enqueue(&self, thread: impl AsRef<str>, argument: impl Into<Value>) -> Result<Queued, StoreError> {
         self.put(thread.as_ref(), &argument.into(), QueuedInput::Argument)
     }
@@ -206,7 +206,7 @@ impl Queue {
     fn put(&self, thread: &str, input: &Value, takes: QueuedInput) -> Result<Queued, StoreError> {
         let thread = self.store.thread(thread)?;
         self.validate()?;
-        self.store.settle_abandoned();
+        self.store.flush_abandoned();
         let run = match &self.key {
             Some(key) => RunId::from_key(thread.id(), key),
             None => self.store.mint_run(),
@@ -281,7 +281,7 @@ impl Queue {
         checkpoint.changes = vec![Change::new(START, before.version_max + 1, ChangeValue::Value(data))];
         let mut batch = Batch::new(thread.id().clone(), Namespace::root(), before.head);
         batch.checkpoints = vec![checkpoint];
-        batch.lease = Some(NewLease::free(self.store.mint_owner(), now));
+        batch.lease = Some(NewLease::require_unclaimed(self.store.mint_owner(), now));
         let due_at = match self.due {
             DueFrom::Now => None,
             DueFrom::After(duration) => Some(now.saturating_add(duration)),

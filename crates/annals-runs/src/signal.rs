@@ -16,8 +16,10 @@ use crate::control::cancel_reason;
 use crate::history::{NewItem, Snapshot, Thread};
 use crate::interrupts::{OpenInterrupt, WaitingTasks};
 use crate::resume_value::signal_resume_value;
-use crate::store::batch::{Change, ChangeValue, ItemChange, ItemOp};
-use crate::store::{Batch, ChannelValue, ItemRange, LogExt, NewCheckpoint, Parent, Source, StoreError, ThreadSize};
+use crate::store::batch::{Batch, Change, ChangeValue, ItemChange, ItemOp, NewCheckpoint, Parent};
+use crate::store::log::LogExt;
+use crate::store::record::{ChannelValue, ThreadSize};
+use crate::store::{ItemRange, Source, StoreError};
 
 /// The path of the namespace that holds the mailbox of a thread: as that of a task, so that no move of the head takes
 /// it along.
@@ -172,7 +174,7 @@ fn waiting_signals(mailbox: &Snapshot) -> Result<Vec<WaitingSignal>, StoreError>
             continue;
         }
         let name = channel.channel.to_string();
-        let add = &mut |row: crate::store::ItemRow<'_>| {
+        let add = &mut |row: crate::store::record::ItemRow<'_>| {
             let value = row.to_value()?;
             signals.push(WaitingSignal { name: name.clone(), value, position: row.position });
             Ok(())

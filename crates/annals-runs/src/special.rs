@@ -7,7 +7,9 @@
 use crate::base::{Encoded, Value};
 use crate::history::PartialMessage;
 use crate::status::interrupt_wakes_at;
-use crate::store::{NewWrite, StoreError, WriteMark, WriteRecord, WriteValue};
+use crate::store::batch::{NewWrite, WriteValue};
+use crate::store::record::WriteRecord;
+use crate::store::{StoreError, WriteMark};
 
 /// A special write of a task: its index and its channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

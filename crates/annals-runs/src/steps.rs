@@ -15,8 +15,10 @@ use serde::Deserialize;
 use crate::base::{CheckpointId, Map, NULL_TASK, TaskId, Timestamp, Value};
 use crate::history::{History, Snapshot, Thread};
 use crate::special::SpecialWrite;
-use crate::store::record::is_control;
-use crate::store::{CheckpointRef, LogExt, Source, StoreError, TaskRecord, WriteRecord, WriteValue};
+use crate::store::batch::WriteValue;
+use crate::store::log::LogExt;
+use crate::store::record::{TaskRecord, WriteRecord, is_control};
+use crate::store::{CheckpointRef, Source, StoreError};
 
 /// The channels of the result of a called task and of an entrypoint.
 const RETURN: &str = "__return__";
@@ -109,7 +111,7 @@ pub struct StepInfo {
 
 impl StepInfo {
     /// Returns the duration from its begin to its end, `None` if it has not ended.
-    pub fn took(&self) -> Option<Duration> {
+    pub fn duration(&self) -> Option<Duration> {
         let micros = self.ended_at?.as_micros().saturating_sub(self.started_at.as_micros());
         Some(Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
     }
@@ -131,7 +133,7 @@ pub struct Steps {
     page: VecDeque<StepInfo>,
     /// The number of checkpoints in a row without a step, after which it ends.
     gap_max: Option<usize>,
-    ended_early: bool,
+    is_truncated: bool,
 }
 
 impl Iterator for Steps {
@@ -141,9 +143,9 @@ impl Iterator for Steps {
         let mut gap = 0;
         while self.page.is_empty() {
             if self.gap_max.is_some_and(|most| gap >= most) {
-                self.ended_early = true;
+                self.is_truncated = true;
             }
-            if self.ended_early {
+            if self.is_truncated {
                 return None;
             }
             gap += 1;
@@ -166,7 +168,7 @@ impl Steps {
             ended: HashMap::new(),
             page: VecDeque::new(),
             gap_max: None,
-            ended_early: false,
+            is_truncated: false,
         })
     }
 
@@ -183,7 +185,7 @@ impl Steps {
     ///     thread.set("n", n)?;
     /// }
     /// let mut steps = thread.steps()?.gap_max(2);
-    /// assert!(steps.next().is_none() && steps.ended_early());
+    /// assert!(steps.next().is_none() && steps.is_truncated());
     /// # Ok(())
     /// # }
     /// ```
@@ -193,8 +195,8 @@ impl Steps {
     }
 
     /// Returns whether it has ended because of [`Steps::gap_max`]: older checkpoints may have steps.
-    pub fn ended_early(&self) -> bool {
-        self.ended_early
+    pub fn is_truncated(&self) -> bool {
+        self.is_truncated
     }
 
     /// Reads the steps of a checkpoint.

@@ -11,7 +11,8 @@ use crate::interrupts::{self, OpenInterrupt};
 use crate::sealed;
 use crate::signal::{self, WaitingSignal};
 use crate::steps::Steps;
-use crate::store::{StoreError, ThreadInfo, ThreadSize};
+use crate::store::record::ThreadSize;
+use crate::store::{StoreError, ThreadInfo};
 
 /// The runs of a thread: control, interrupts, signals and steps. No graph and no types are needed, and a run may be in
 /// another process.
@@ -24,7 +25,7 @@ pub trait ThreadRuns: sealed::Sealed {
     /// # Errors
     /// [`StoreError::ThreadNotFound`] if the thread has no checkpoint; [`StoreError::Invalid`] if the reason is beyond
     /// the limit of metadata; [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
-    /// [`Log::submit`](annals::store::Log::submit).
+    /// [`Log::submit`](annals::store::log::Log::submit).
     ///
     /// # Example
     /// ```
@@ -44,7 +45,7 @@ pub trait ThreadRuns: sealed::Sealed {
     ///
     /// # Errors
     /// [`StoreError::ThreadNotFound`] if the thread has no checkpoint; [`StoreError::Conflict`] if other writers were
-    /// faster 64 times in a row; as [`Log::submit`](annals::store::Log::submit).
+    /// faster 64 times in a row; as [`Log::submit`](annals::store::log::Log::submit).
     fn retry(&self) -> Result<bool, StoreError>;
 
     /// Continues the thread from an older checkpoint: a new checkpoint with its state and its due tasks becomes the
@@ -54,7 +55,7 @@ pub trait ThreadRuns: sealed::Sealed {
     /// # Errors
     /// [`StoreError::Invalid`] if the checkpoint is of another thread or namespace, or no task is due there;
     /// [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
-    /// [`Log::submit`](annals::store::Log::submit).
+    /// [`Log::submit`](annals::store::log::Log::submit).
     fn restart_from(&self, snapshot: &Snapshot) -> Result<CheckpointId, StoreError>;
 
     /// Returns the reason for which the thread is cancelled, empty without one; `None` if it is not cancelled. The cost
@@ -118,7 +119,7 @@ pub trait ThreadRuns: sealed::Sealed {
     /// [`StoreError::ThreadNotFound`]; [`StoreError::ThreadEnded`] if the thread is done or cancelled;
     /// [`StoreError::InterruptNotOpen`] if no interrupt with the id is open; [`StoreError::Invalid`] if the value does
     /// not fit the schema of the interrupt; [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
-    /// [`Log::submit`](annals::store::Log::submit).
+    /// [`Log::submit`](annals::store::log::Log::submit).
     ///
     /// # Example
     /// ```
@@ -146,7 +147,7 @@ pub trait ThreadRuns: sealed::Sealed {
     /// # Errors
     /// [`StoreError::Invalid`] if the name is empty, longer than 256 bytes, or holds a NUL; [`StoreError::ThreadEnded`]
     /// if the thread is cancelled; [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
-    /// [`Log::submit`](annals::store::Log::submit).
+    /// [`Log::submit`](annals::store::log::Log::submit).
     fn signal(&self, name: &str, value: impl Into<Value>) -> Result<CheckpointId, Error>;
 
     /// Returns the signals in the mailbox of the thread, by name, those of one name in the order in which they were
@@ -163,11 +164,11 @@ pub trait ThreadRuns: sealed::Sealed {
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if other writers were faster 64 times in a row; [`StoreError::Read`],
-    /// [`StoreError::Corrupt`], [`StoreError::Codec`]; as [`Log::submit`](annals::store::Log::submit).
+    /// [`StoreError::Corrupt`], [`StoreError::Codec`]; as [`Log::submit`](annals::store::log::Log::submit).
     fn deliver_signals(&self) -> Result<bool, StoreError>;
 
     /// Counts the checkpoints and branches of the thread in all its namespaces but the mailbox: a signal is not a step
-    /// of it. The cost is that of [`LogExt::thread_size`](annals::store::LogExt::thread_size).
+    /// of it. The cost is that of [`LogExt::thread_size`](annals::store::log::LogExt::thread_size).
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
@@ -206,7 +207,7 @@ pub trait ThreadRuns: sealed::Sealed {
     /// thread.update(Order::update().paid(true))?;
     /// for step in thread.steps()? {
     ///     let step = step?;
-    ///     println!("{:<12} {:<9} {:>2} attempts  {:?}  {}", step.name, step.state, step.attempts.len(), step.took(), step.error_text());
+    ///     println!("{:<12} {:<9} {:>2} attempts  {:?}  {}", step.name, step.state, step.attempts.len(), step.duration(), step.error_text());
     /// }
     /// assert_eq!(thread.steps()?.count(), 0, "an update has no task");
     /// # Ok(())

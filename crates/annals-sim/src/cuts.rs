@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use annals::base::ThreadId;
 use annals::rusqlite::{self, Connection, OpenFlags};
-use annals::store::{Batch, NewCheckpoint, OpenOptions, Source, Store, Synchronous};
+use annals::store::batch::{Batch, NewCheckpoint};
+use annals::store::{OpenOptions, Source, Store, Synchronous};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::disk::{CutMode, Disk, Image};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annals::base::ThreadId;
-use annals::store::{CheckpointRef, KvChange, Log, LogExt, MemoryBackend, OpenOptions, PruneSpan, Store, StoreError};
+use annals::store::log::{KvChange, Log, LogExt, PruneSpan};
+use annals::store::{CheckpointRef, MemoryBackend, OpenOptions, Store, StoreError};
 use parking_lot::Mutex;
 
 use crate::observe::{self, Deadline, LedgerRows, StoreView};
@@ -42,7 +43,7 @@ impl Model {
                 self.backend.commit(&alone)
             }
             StoreCall::Delete(threads) => self.backend.delete_threads(threads).map(|_| ()),
-            StoreCall::Kv(changes) => self.backend.beside().and_then(|beside| beside.commit_kv(changes)),
+            StoreCall::Kv(changes) => self.backend.side_tables().and_then(|beside| beside.commit_kv(changes)),
             StoreCall::Prune(point) => self.prune(point),
             StoreCall::PruneNamespaces(thread, namespaces) => {
                 self.backend.prune_namespaces(thread, namespaces).map(|_| ())

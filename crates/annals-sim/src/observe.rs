@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use annals::base::{Clock as _, Payload, SystemClock, ThreadId, Timestamp, WriteValue};
 use annals::history::Snapshot;
-use annals::store::{ChannelValue, CheckpointRecord, LogExt, StatePart, Store, StoreError, ThreadRecord, TimerRecord};
+use annals::store::log::LogExt;
+use annals::store::record::{ChannelValue, CheckpointRecord, StatePart, ThreadRecord, TimerRecord};
+use annals::store::{Store, StoreError};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::sql;
@@ -169,7 +171,7 @@ pub(crate) fn thread(store: &Store, id: &ThreadId, deadline: Deadline) -> Result
 pub(crate) fn key_values(store: &Store) -> Result<StoreView, Unreadable> {
     let mut hashes: BTreeMap<String, Hash> = BTreeMap::new();
     let never = Timestamp::from_micros(0);
-    store.backend().beside()?.kv_entries(None, never, &mut |record| {
+    store.backend().side_tables()?.kv_entries(None, never, &mut |record| {
         let root = record.namespace.labels().next().unwrap_or_default();
         let hash = hashes.entry(format!("k:{root}")).or_insert_with(Hash::new);
         hash.add(&(&record.namespace, &record.key, record.created_at, record.updated_at, record.expires_at));

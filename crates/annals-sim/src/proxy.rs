@@ -7,14 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use annals::base::{Namespace, ThreadId};
+use annals::store::batch::Batch;
 use annals::store::log::{
-    BesideLayer, CommitHandle, Erase, Erasure, FileLayer, FileStore, Layer, Log as _, LogExt as _, LogParts,
-    PruneLayer, PruneTarget, Prunes,
+    BesideLayer, Capabilities, CheckpointQuery, CommitHandle, Erase, Erasure, FileLayer, FileStore, KvChange, Layer,
+    Log as _, LogExt as _, PruneLayer, PruneSpan, PruneTarget, Prunes, SideTables,
 };
-use annals::store::{
-    Batch, Beside, CheckpointQuery, CheckpointRef, Compaction, KvChange, OpenOptions, PruneSpan, Pruned, SqliteBackend,
-    StoreError,
-};
+use annals::store::stats::Compaction;
+use annals::store::{CheckpointRef, OpenOptions, Pruned, SqliteBackend, StoreError};
 use parking_lot::{Condvar, Mutex};
 
 use crate::log::{DiskLog, DiskOp, StoreFile};
@@ -266,7 +265,7 @@ impl Drop for Proxy {
 }
 
 impl Layer for Proxy {
-    fn below(&self) -> &dyn annals::store::Log {
+    fn below(&self) -> &dyn annals::store::log::Log {
         &self.inner
     }
 
@@ -294,8 +293,8 @@ impl Layer for Proxy {
         }
     }
 
-    fn parts(&self) -> LogParts<'_> {
-        self.inner.parts().with_prunes(self).with_file(self).with_beside(self)
+    fn capabilities(&self) -> Capabilities<'_> {
+        self.inner.capabilities().with_prunes(self).with_file(self).with_side_tables(self)
     }
 }
 
@@ -343,11 +342,11 @@ impl FileLayer for Proxy {
 }
 
 impl BesideLayer for Proxy {
-    fn beside_below(&self) -> &dyn Beside {
+    fn beside_below(&self) -> &dyn SideTables {
         &self.inner
     }
 
     fn commit_kv(&self, changes: &[KvChange]) -> Result<(), StoreError> {
-        self.calls.make(StoreCall::Kv(changes.to_vec()), || Beside::commit_kv(&self.inner, changes))
+        self.calls.make(StoreCall::Kv(changes.to_vec()), || SideTables::commit_kv(&self.inner, changes))
     }
 }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use crate::base::{TaskId, Timestamp, Value};
 use crate::channel::{ListShape, positions_of};
-use crate::store::{CheckpointRecord, CheckpointRef, ItemRange, ListChangeOp, LogExt, Source, StoreError};
+use crate::store::log::LogExt;
+use crate::store::record::{CheckpointRecord, ListChangeOp};
+use crate::store::{CheckpointRef, ItemRange, Source, StoreError};
 
 use super::evolution::{Evolution, VersionPlace};
 use super::patch::{member, pointer_steps};
@@ -180,8 +182,8 @@ impl ChannelBlame<'_> {
     pub fn value(&self) -> Result<Option<Blame>, StoreError> {
         let channels = self.at.state_record()?.channels;
         let channel = channels.into_iter().find(|channel| &*channel.channel == self.channel);
-        let channel = channel.filter(|channel| channel.value != crate::store::ChannelValue::Empty);
-        let written = |channel: crate::store::ChannelRecord| WriteOrigin {
+        let channel = channel.filter(|channel| channel.value != crate::store::record::ChannelValue::Empty);
+        let written = |channel: crate::store::record::ChannelRecord| WriteOrigin {
             ordinal: channel.ordinal,
             task: channel.task,
             version: Some(channel.version),
@@ -219,7 +221,7 @@ impl ChannelBlame<'_> {
     }
 
     /// Returns the writer of the item at a position of the list; `None` if it holds none. A position is the index of an
-    /// item unless items before it were removed ([`ItemRow`](crate::store::ItemRow)).
+    /// item unless items before it were removed ([`ItemRow`](crate::store::record::ItemRow)).
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use crate::base::limits::BRIEF_CHARS_MAX;
 use crate::base::{Map, Payload, Value};
 use crate::channel::ListShape;
-use crate::store::{ChannelRecord, ChannelValue, ItemRange, LogExt, StoreError};
+use crate::store::log::LogExt;
+use crate::store::record::{ChannelRecord, ChannelValue};
+use crate::store::{ItemRange, StoreError};
 
 use super::items_diff::{DiffItem, ItemDiff, compare_items};
 use super::patch::{Patch, PatchError};

@@ -8,9 +8,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::base::Value;
-use crate::base::limits::{EVOLUTION_PAGE_MAX, EVOLUTION_PAGE_MIN};
 use crate::channel::positions_of;
-use crate::store::{ChannelValue, CheckpointRef, ItemRange, ItemRow, LogExt, StoreError, VersionRecord};
+use crate::limits::{EVOLUTION_PAGE_MAX, EVOLUTION_PAGE_MIN};
+use crate::store::log::LogExt;
+use crate::store::record::{ChannelValue, ItemRow, VersionRecord};
+use crate::store::{CheckpointRef, ItemRange, StoreError};
 
 use super::blame::{Blame, WriteOrigin};
 use crate::history::read::entries::{ShapedItems, value_of_key};

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::base::Value;
-use crate::store::{ChannelValue, ItemIndexRef, ListChangeOp, LogExt, StoreError, StoredListChange};
+use crate::store::StoreError;
+use crate::store::log::LogExt;
+use crate::store::record::{ChannelValue, ItemIndexRef, ListChangeOp, StoredListChange};
 
 use super::blame::{Blame, WriteOrigin};
 use crate::history::read::snapshot::{Snapshot, item_value};

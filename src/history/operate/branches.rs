@@ -9,10 +9,12 @@ use std::fmt;
 
 use crate::base::limits::HISTORY_PAGE_ROWS;
 use crate::base::{CheckpointId, Namespace};
-use crate::store::{
-    BranchRecord, CheckpointQuery, CheckpointRecord, CheckpointRef, ExpectedNewest, LogExt, NewOperation,
-    OperationChange, OperationField, OperationKind, OperationValue, StoreError,
+use crate::store::log::{CheckpointQuery, LogExt};
+use crate::store::operation::{
+    BranchRecord, ExpectedNewest, NewOperation, OperationChange, OperationField, OperationKind, OperationValue,
 };
+use crate::store::record::CheckpointRecord;
+use crate::store::{CheckpointRef, StoreError};
 
 use crate::history::read::snapshot::Snapshot;
 use crate::history::thread::Thread;
@@ -76,7 +78,7 @@ impl Thread {
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if the checkpoint is one of another thread or of a subgraph; [`StoreError::Conflict`] if
-    /// another writer was faster; as [`Log::operate`](crate::store::Log::operate).
+    /// another writer was faster; as [`Log::operate`](crate::store::log::Log::operate).
     ///
     /// # Example
     /// ```
@@ -260,7 +262,7 @@ impl Thread {
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn branch_records(&self) -> Result<Vec<BranchRecord>, StoreError> {
-        self.store().settle_abandoned();
+        self.store().flush_abandoned();
         self.store().backend().branches(self.id(), self.namespace())
     }
 
@@ -304,12 +306,12 @@ impl Thread {
     /// Reads the names for an operation that changes some of them. The operation states the newest one before it,
     /// because it rests on names that it does not change.
     fn names_to_change(&self) -> Result<(ExpectedNewest, BranchNames), StoreError> {
-        self.store().settle_abandoned();
+        self.store().flush_abandoned();
         Ok((self.newest_operation()?, self.branch_names()?))
     }
 
     fn head_id(&self) -> Result<Option<CheckpointId>, StoreError> {
-        self.store().settle_abandoned();
+        self.store().flush_abandoned();
         self.store().backend().head_id(self.id(), &Namespace::root())
     }
 

@@ -5,13 +5,17 @@
 
 use std::collections::VecDeque;
 
-use crate::base::limits::{HISTORY_PAGE_ROWS, OPERATION_ROWS_MIN};
+use crate::base::limits::HISTORY_PAGE_ROWS;
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
-use crate::store::threads::ACTOR;
-use crate::store::{
-    CheckpointQuery, CheckpointRecord, ExpectedNewest, Log, LogExt, NewOperation, OperationChange, OperationField,
-    OperationKind, OperationQuery, OperationRecord, OperationTarget, OperationValue, Source, StoreError,
+use crate::limits::OPERATION_ROWS_MIN;
+use crate::store::log::{CheckpointQuery, Log, LogExt};
+use crate::store::operation::{
+    ExpectedNewest, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationRecord,
+    OperationTarget, OperationValue,
 };
+use crate::store::record::CheckpointRecord;
+use crate::store::threads::ACTOR;
+use crate::store::{Source, StoreError};
 
 use crate::history::thread::Thread;
 
@@ -284,7 +288,7 @@ impl Thread {
     /// [`StoreError::Read`], [`StoreError::Corrupt`]; each item may fail alike.
     #[doc(alias = "reflog")]
     pub fn operations(&self) -> Result<Operations, StoreError> {
-        self.store().settle_abandoned();
+        self.store().flush_abandoned();
         let mut operations = Operations::of(self);
         operations.pages.fill(&**self.store().backend())?;
         Ok(operations)

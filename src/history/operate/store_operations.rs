@@ -7,7 +7,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::base::limits::HISTORY_PAGE_ROWS;
-use crate::store::{LogExt, OperationQuery, OperationRecord, Store, StoreError, ThreadInfo, ThreadQuery};
+use crate::store::log::LogExt;
+use crate::store::operation::{OperationQuery, OperationRecord};
+use crate::store::{Store, StoreError, ThreadInfo, ThreadQuery};
 
 use super::operation::{CommitGroup, Operation, Operations};
 
@@ -147,7 +149,7 @@ impl Store {
     /// # }
     /// ```
     pub fn operations(&self) -> Result<StoreOperations, StoreError> {
-        self.settle_abandoned();
+        self.flush_abandoned();
         let kinds = [(false, false), (true, false), (false, true), (true, true)];
         let listings = kinds.map(|(archived, trashed)| ThreadListing::new(archived, trashed));
         let stored = Some(OperationQuery::new().limit(HISTORY_PAGE_ROWS));

@@ -12,10 +12,11 @@ use std::collections::{HashMap, HashSet};
 
 use crate::base::{CheckpointId, Namespace};
 use crate::store::backend::is_pruned;
-use crate::store::{
-    CachedHead, CheckpointRef, ExpectedNewest, HeadKey, Log, LogExt, NewOperation, OperationChange, OperationField,
-    OperationKind, OperationTarget, OperationValue, StoreError,
+use crate::store::log::{CachedHead, HeadKey, Log, LogExt};
+use crate::store::operation::{
+    ExpectedNewest, NewOperation, OperationChange, OperationField, OperationKind, OperationTarget, OperationValue,
 };
+use crate::store::{CheckpointRef, StoreError};
 
 use super::operation::{CommitGroup, Operation, OperationPages, after_checkpoint};
 use crate::history::read::snapshot::Snapshot;
@@ -182,7 +183,7 @@ impl UndoPlace {
     /// the last value is true.
     fn walk(thread: &Thread) -> Result<(OperationWalk<'_>, IsUndone, bool), StoreError> {
         let fresh = OperationWalk::of(thread)?;
-        let cached = thread.store().heads().take(thread.id(), &Namespace::root(), HeadKey::Operations);
+        let cached = thread.store().head_cache().take(thread.id(), &Namespace::root(), HeadKey::Operations);
         match cached.and_then(|cached| cached.head.downcast::<Self>().ok()) {
             Some(place) if place.newest == fresh.newest => {
                 let Self { head, rest, read, is_undone, .. } = *place;
@@ -204,7 +205,7 @@ impl UndoPlace {
         read.drain(..=index);
         let rows = rest.rows() + read.len() + is_undone.len();
         let newest = ExpectedNewest { operation: Some(undo), ..newest };
-        thread.store().heads().put(CachedHead {
+        thread.store().head_cache().put(CachedHead {
             thread: thread.id().clone(),
             namespace: Namespace::root(),
             // The place is found by the id of the undo.
@@ -228,7 +229,7 @@ impl Thread {
     /// [`StoreError::CheckpointPruned`] if the checkpoint to which the head would move was pruned;
     /// [`StoreError::Conflict`], [`StoreError::FieldConflict`] if another writer was faster: nothing was undone, and a
     /// repeated call undoes the operation that is then the newest one; [`StoreError::FieldConflict`] also if another
-    /// thread of the operation has changed since; as [`Log::operate`](crate::store::Log::operate).
+    /// thread of the operation has changed since; as [`Log::operate`](crate::store::log::Log::operate).
     ///
     /// # Example
     /// ```
@@ -251,7 +252,7 @@ impl Thread {
     /// # }
     /// ```
     pub fn undo(&self) -> Result<Option<Operation>, StoreError> {
-        self.store().settle_abandoned();
+        self.store().flush_abandoned();
         let (mut walk, mut is_undone, is_place) = UndoPlace::walk(self)?;
         let Some(index) = walk.newest_done(&mut is_undone)? else { return Ok(None) };
         let undone = walk.read[index].clone();
@@ -291,7 +292,7 @@ impl Thread {
     /// # Errors
     /// As [`Thread::undo`]; [`StoreError::CheckpointPruned`] also if the checkpoints of the operation were pruned.
     pub fn redo(&self) -> Result<Option<Operation>, StoreError> {
-        self.store().settle_abandoned();
+        self.store().flush_abandoned();
         let mut walk = OperationWalk::of(self)?;
         let Some(index) = walk.newest_undone()? else { return Ok(None) };
         let head = walk.head()?;

@@ -7,7 +7,10 @@
 use std::collections::HashMap;
 
 use crate::base::{Namespace, ThreadId};
-use crate::store::{CheckpointRecord, CheckpointRef, ItemRange, LogExt, SearchHit, SearchQuery, Store, StoreError};
+use crate::store::log::LogExt;
+use crate::store::record::CheckpointRecord;
+use crate::store::search::SearchHit;
+use crate::store::{CheckpointRef, ItemRange, SearchQuery, Store, StoreError};
 
 use super::snapshot::Snapshot;
 

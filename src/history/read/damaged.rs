@@ -9,12 +9,15 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::base::limits::{PLACEHOLDERS_MAX, UPDATE_ATTEMPTS_MAX};
+use crate::base::limits::UPDATE_ATTEMPTS_MAX;
 use crate::base::{CheckpointId, PayloadRef, Value};
 use crate::error::Error;
+use crate::limits::PLACEHOLDERS_MAX;
 use crate::message::Message;
-use crate::store::batch::{Change, ChangeValue, ItemChange, ItemOp};
-use crate::store::{Batch, ChannelValue, ItemRange, ItemRow, LogExt, NewCheckpoint, Parent, Source, StoreError};
+use crate::store::batch::{Batch, Change, ChangeValue, ItemChange, ItemOp, NewCheckpoint, Parent};
+use crate::store::log::LogExt;
+use crate::store::record::{ChannelValue, ItemRow};
+use crate::store::{ItemRange, Source, StoreError};
 
 use super::snapshot::{Snapshot, item_message, item_value};
 use crate::history::thread::Thread;
@@ -242,7 +245,7 @@ impl Thread {
     /// # Errors
     /// [`StoreError::Invalid`] if the channel does not hold a list at the head, or the list no item at a position;
     /// [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
-    /// [`Log::submit`](crate::store::Log::submit).
+    /// [`Log::submit`](crate::store::log::Log::submit).
     ///
     /// # Example
     /// ```
@@ -291,7 +294,7 @@ impl Thread {
         checkpoint.changes = vec![Change::new(list.channel.clone(), version, ChangeValue::Items(items))];
         let mut batch = Batch::new(self.id().clone(), self.namespace().clone(), Some(head.id()));
         batch.checkpoints.push(checkpoint);
-        store.commit_raised(&mut batch)?;
+        store.commit_reminting(&mut batch)?;
         Ok(batch.head_after().unwrap_or(id))
     }
 }

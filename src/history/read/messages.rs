@@ -4,7 +4,9 @@
 
 use super::snapshot::{Snapshot, item_message};
 use crate::message::{Message, Usage, first_words};
-use crate::store::{ItemIndexRef, ItemRange, LogExt, StoreError};
+use crate::store::log::LogExt;
+use crate::store::record::ItemIndexRef;
+use crate::store::{ItemRange, StoreError};
 
 /// Positions of the list of messages in which the first words of a thread are looked for.
 const FIRST_POSITIONS: u64 = 32;

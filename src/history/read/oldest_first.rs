@@ -7,8 +7,9 @@ use std::collections::HashMap;
 
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{CheckpointId, Namespace, ThreadId};
-use crate::store::log::LogPosition;
-use crate::store::{CheckpointQuery, CheckpointRecord, CheckpointRef, LogExt, Store, StoreError};
+use crate::store::log::{CheckpointQuery, LogExt, LogPosition};
+use crate::store::record::CheckpointRecord;
+use crate::store::{CheckpointRef, Store, StoreError};
 
 /// Records of a page. Tests read pages of a few, so that they need not write as many checkpoints.
 const PAGE: usize = if cfg!(test) { 3 } else { 1_000 };

@@ -10,9 +10,11 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::base::limits::{POINT_BYTES_MAX, POINT_PAGE_ROWS};
 use crate::base::{CheckpointId, ThreadId, Timestamp};
-use crate::store::{CheckpointQuery, CheckpointRecord, CheckpointRef, LogExt, Store, StoreError};
+use crate::limits::{POINT_BYTES_MAX, POINT_PAGE_ROWS};
+use crate::store::log::{CheckpointQuery, LogExt};
+use crate::store::record::CheckpointRecord;
+use crate::store::{CheckpointRef, Store, StoreError};
 
 use super::snapshot::Snapshot;
 use crate::history::thread::Thread;
@@ -325,7 +327,7 @@ impl Store {
     }
 
     fn is_stored(&self, thread: &Thread) -> Result<bool, StoreError> {
-        self.settle_abandoned();
+        self.flush_abandoned();
         Ok(self.backend().head_id(thread.id(), thread.namespace())?.is_some())
     }
 }
@@ -427,7 +429,7 @@ impl Thread {
         if at >= self.store().now() {
             return self.head();
         }
-        self.store().settle_abandoned();
+        self.store().flush_abandoned();
         let mut query = CheckpointQuery::new(self.id().clone(), self.namespace().clone());
         query.before = Some(CheckpointId::first_at(at.saturating_add(Duration::from_micros(1))));
         query.limit = 1;

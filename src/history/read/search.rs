@@ -6,10 +6,9 @@ use super::carried::CarriedHits;
 use super::snapshot::Snapshot;
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::error::Error;
-use crate::store::{
-    LogExt, PartialText, SearchCursor, SearchHit, SearchIndex, SearchOptions, SearchPage, SearchQuery, Store,
-    StoreError, ThreadInfo, ThreadQuery,
-};
+use crate::store::log::LogExt;
+use crate::store::search::{SearchCursor, SearchHit, SearchIndex, SearchPage};
+use crate::store::{PartialText, SearchOptions, SearchQuery, Store, StoreError, ThreadInfo, ThreadQuery};
 
 impl Store {
     /// Returns the items and values whose text holds every word of a query, such as messages, the newest first: over
@@ -57,7 +56,7 @@ impl Store {
     /// # }
     /// ```
     pub fn search(&self, query: impl Borrow<SearchQuery>) -> Result<SearchPage, StoreError> {
-        self.settle_abandoned();
+        self.flush_abandoned();
         let query = query.borrow();
         query.verify()?;
         let mut page = SearchPage::default();
@@ -138,7 +137,7 @@ impl Store {
     /// [`SearchOptions::unsealed`] does not allow it; [`StoreError::ReadOnly`], [`StoreError::Busy`],
     /// [`StoreError::Write`]; [`StoreError::Corrupt`] for a checkpoint that cannot be indexed.
     pub fn enable_search(&self, options: SearchOptions) -> Result<(), StoreError> {
-        self.settle_abandoned();
+        self.flush_abandoned();
         self.backend().enable_search(&options)
     }
 

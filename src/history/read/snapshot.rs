@@ -7,11 +7,12 @@ use std::sync::Arc;
 use crate::base::{CheckpointId, ListDelta, Map, Payload, PayloadRef, Timestamp, Value, WriteValue};
 use crate::message::Message;
 use crate::store::backend::is_pruned;
-use crate::store::record::{is_control, plain_value};
-use crate::store::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRange, ItemRow, LogExt, MarkedWrite, Source,
-    StatePart, StateRecord, Store, StoreError, VersionRecord, WriteRecord,
+use crate::store::log::LogExt;
+use crate::store::record::{
+    ChannelRecord, ChannelValue, CheckpointRecord, ItemRow, StatePart, StateRecord, VersionRecord, WriteRecord,
+    is_control, plain_value,
 };
+use crate::store::{CheckpointRef, ItemRange, MarkedWrite, Source, Store, StoreError};
 
 use super::entries::ShapedItems;
 use crate::history::thread::Thread;
@@ -227,7 +228,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if the thread exists already; [`StoreError::Id`]; as
-    /// [`Log::submit`](crate::store::Log::submit).
+    /// [`Log::submit`](crate::store::log::Log::submit).
     ///
     /// # Example
     /// ```

@@ -12,11 +12,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::limits::INDEX_SNAPSHOT_INTERVAL;
 use crate::base::{Namespace, PayloadRef, ThreadId, Value};
+use crate::limits::INDEX_SNAPSHOT_INTERVAL;
 use crate::store::counts::{StatedCall, stated_calls};
-use crate::store::record::is_control;
-use crate::store::{ChannelRecord, ChannelValue, CheckpointRecord, ItemRange, LogExt, Source, Store, StoreError};
+use crate::store::log::LogExt;
+use crate::store::record::{ChannelRecord, ChannelValue, CheckpointRecord, is_control};
+use crate::store::{ItemRange, Source, Store, StoreError};
 
 use super::oldest_first::{each_after, each_checkpoint, each_thread};
 use super::snapshot::item_message;
@@ -183,7 +184,7 @@ impl Store {
     /// # }
     /// ```
     pub fn usage(&self, query: UsageQuery) -> Result<Vec<UsageTotal>, StoreError> {
-        self.settle_abandoned();
+        self.flush_abandoned();
         let thread = query.thread.as_ref().map(ThreadId::new).transpose()?;
         let after = query.newest.map(|newest| self.backend().position(newest)).transpose()?;
         // Pruned checkpoints before the first visited one count if the backend can compare them with the position.

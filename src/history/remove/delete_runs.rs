@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{RunId, ThreadId};
-use crate::store::log::LogPosition;
-use crate::store::{LogExt, Pruned, Store, StoreError};
+use crate::store::log::{LogExt, LogPosition};
+use crate::store::{Pruned, Store, StoreError};
 
 use super::prune::PrunePolicy;
 
@@ -54,7 +54,7 @@ impl Store {
         if runs.is_empty() {
             return Ok(report);
         }
-        self.settle_abandoned();
+        self.flush_abandoned();
         let policy = PrunePolicy::new().of_runs(runs.iter().copied());
         for (thread, (count, is_whole)) in self.checkpoints_of_runs(&runs)? {
             if count == 0 {

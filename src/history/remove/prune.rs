@@ -9,10 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::{CheckpointId, Namespace, RunId, Timestamp};
-use crate::store::{
-    CheckpointRecord, CheckpointRef, Log, LogExt, PruneSpan, Pruned, StatusKind, Store, StoreError, ThreadInfo,
-    ThreadQuery,
-};
+use crate::store::log::{Log, LogExt, PruneSpan};
+use crate::store::record::CheckpointRecord;
+use crate::store::{CheckpointRef, Pruned, StatusKind, Store, StoreError, ThreadInfo, ThreadQuery};
 
 use super::prune_candidates::PruneCandidates;
 use crate::history::thread::Thread;
@@ -131,7 +130,7 @@ impl Thread {
     /// # }
     /// ```
     pub fn prune_plan(&self, policy: &PrunePolicy) -> Result<PrunePlan, StoreError> {
-        self.store().settle_abandoned();
+        self.store().flush_abandoned();
         let backend = &**self.store().backend();
         let candidates = PruneCandidates::read(backend, self.id(), policy)?;
         let chosen = candidates.choose()?;

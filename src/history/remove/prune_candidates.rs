@@ -12,7 +12,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId};
-use crate::store::{CheckpointQuery, CheckpointRef, Log, LogExt, Source, StoreError, TaskRecord, WriteValue};
+use crate::store::batch::WriteValue;
+use crate::store::log::{CheckpointQuery, Log, LogExt};
+use crate::store::record::TaskRecord;
+use crate::store::{CheckpointRef, Source, StoreError};
 
 use super::prune::PrunePolicy;
 

@@ -1,16 +1,15 @@
 //! The trash: threads that listings pass over until they are restored, or deleted when their time ends.
 //!
 //! The end of that time is a fact of the thread, so the trash has actors and can be undone, and deletions need no other
-//! state. *Absent:* the deletion ([`LogExt::erase_trash`](crate::store::LogExt::erase_trash)).
+//! state. *Absent:* the deletion ([`LogExt::erase_trash`](crate::store::log::LogExt::erase_trash)).
 
 use std::time::Duration;
 
 use crate::base::Namespace;
 use crate::base::limits::UPDATE_ATTEMPTS_MAX;
-use crate::store::{
-    Erasure, LogExt, NewOperation, OperationChange, OperationField, OperationKind, OperationValue, Store, StoreError,
-    TRASHED,
-};
+use crate::store::log::LogExt;
+use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
+use crate::store::{Erasure, Store, StoreError, TRASHED};
 
 use crate::history::thread::Thread;
 
@@ -25,7 +24,7 @@ impl Thread {
     ///
     /// # Errors
     /// [`StoreError::ThreadNotFound`] if the thread has no checkpoint yet; [`StoreError::FieldConflict`] if other
-    /// writers were faster 64 times in a row; as [`Log::operate`](crate::store::Log::operate).
+    /// writers were faster 64 times in a row; as [`Log::operate`](crate::store::log::Log::operate).
     ///
     /// # Example
     /// ```

@@ -6,12 +6,10 @@
 
 use crate::base::limits::{FACT_BYTES_MAX, UPDATE_ATTEMPTS_MAX};
 use crate::base::{Namespace, ThreadId};
-use crate::store::LABELS;
+use crate::store::log::LogExt;
+use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
 use crate::store::threads::{ARCHIVED, PAUSED, PINNED, PROJECT, TITLE};
-use crate::store::{
-    LogExt, NewOperation, OperationChange, OperationField, OperationKind, OperationValue, Store, StoreError,
-    ThreadFacts,
-};
+use crate::store::{LABELS, Store, StoreError, ThreadFacts};
 
 use super::Thread;
 
@@ -170,10 +168,10 @@ impl FactsUpdate {
     /// # Errors
     /// [`StoreError::ThreadNotFound`] if a thread has no checkpoint yet; [`StoreError::Invalid`] if a fact has more
     /// than 64 KiB; [`StoreError::FieldConflict`] if other writers were faster 64 times in a row; as
-    /// [`Log::operate`](crate::store::Log::operate).
+    /// [`Log::operate`](crate::store::log::Log::operate).
     pub fn save(self) -> Result<(), StoreError> {
         let Some(first) = self.threads.first() else { return Ok(()) };
-        first.store().settle_abandoned();
+        first.store().flush_abandoned();
         let mut attempt = 1;
         loop {
             let mut operation = NewOperation::new(OperationKind::Facts, first.store().now());
@@ -241,7 +239,7 @@ impl Thread {
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn fields(&self) -> Result<Vec<(OperationField, OperationValue)>, StoreError> {
-        self.store().settle_abandoned();
+        self.store().flush_abandoned();
         self.store().backend().fields(self.id())
     }
 

@@ -2,7 +2,8 @@
 
 use crate::base::limits::{HISTORY_PAGE_ROWS, PAGE_ROWS_MAX};
 use crate::base::{CheckpointId, Value};
-use crate::store::{CheckpointRecord, Source};
+use crate::store::Source;
+use crate::store::record::CheckpointRecord;
 
 /// A filter of the checkpoints of a history. Everything is looked up in the records: no state is read for a checkpoint
 /// that is not shown.

@@ -5,7 +5,8 @@
 
 use crate::base::ThreadId;
 use crate::base::limits::WORKER_PAGE_ROWS;
-use crate::store::{CheckpointRef, LogExt, Store, StoreError, ThreadInfo, ThreadQuery};
+use crate::store::log::LogExt;
+use crate::store::{CheckpointRef, Store, StoreError, ThreadInfo, ThreadQuery};
 
 use super::Thread;
 
@@ -38,7 +39,7 @@ impl Store {
     /// # }
     /// ```
     pub fn threads_with(&self, query: ThreadQuery) -> Result<Vec<ThreadInfo>, StoreError> {
-        self.settle_abandoned();
+        self.flush_abandoned();
         self.backend().list_threads(&query)
     }
 
@@ -92,7 +93,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Busy`], [`StoreError::Write`], [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`].
     pub fn rebuild_threads(&self) -> Result<(), StoreError> {
-        self.settle_abandoned();
+        self.flush_abandoned();
         self.backend().rebuild_threads()
     }
 }
@@ -103,7 +104,7 @@ impl Thread {
     /// # Errors
     /// [`StoreError::ThreadNotFound`]; [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
     pub fn info(&self) -> Result<ThreadInfo, StoreError> {
-        self.store().settle_abandoned();
+        self.store().flush_abandoned();
         let info = self.store().backend().thread_info(self.id())?;
         info.ok_or_else(|| StoreError::ThreadNotFound { id: self.id().clone() })
     }
@@ -127,7 +128,7 @@ impl Thread {
     /// # }
     /// ```
     pub fn forks(&self) -> Result<Vec<ThreadId>, StoreError> {
-        self.store().settle_abandoned();
+        self.store().flush_abandoned();
         self.store().backend().forks(self.id())
     }
 
@@ -137,7 +138,7 @@ impl Thread {
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn forked_from(&self) -> Result<Option<CheckpointRef>, StoreError> {
-        self.store().settle_abandoned();
+        self.store().flush_abandoned();
         self.store().backend().forked_from(self.id())
     }
 }

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use crate::base::Timestamp;
-use crate::store::{Batch, CommitHandle, LeaseOwner, LeaseRecord, LogExt, NewLease, StoreError, validate_lease};
+use crate::store::StoreError;
+use crate::store::batch::Batch;
+use crate::store::lease::{LeaseOwner, LeaseRecord, NewLease, validate_lease};
+use crate::store::log::{CommitHandle, LogExt};
 
 use crate::history::thread::Thread;
 
@@ -54,7 +57,7 @@ impl Thread {
     /// # Errors
     /// [`StoreError::Leased`] while another owner has it; [`StoreError::ThreadNotFound`] if it has no checkpoint;
     /// [`StoreError::Invalid`] for a duration below 10 ms or above 30 days; and as
-    /// [`Log::submit`](crate::store::Log::submit).
+    /// [`Log::submit`](crate::store::log::Log::submit).
     pub fn lease(&self, duration: Duration) -> Result<Lease, StoreError> {
         validate_lease(duration)?;
         let store = self.store();

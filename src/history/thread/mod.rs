@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{CheckpointId, Namespace, ThreadId};
-use crate::store::{
-    Batch, CheckpointQuery, CheckpointRecord, CheckpointRef, LogExt, NewCheckpoint, Parent, Source, Store, StoreError,
-    ThreadRecord, TimerRecord,
-};
+use crate::store::batch::{Batch, NewCheckpoint, Parent};
+use crate::store::log::{CheckpointQuery, LogExt};
+use crate::store::record::{CheckpointRecord, ThreadRecord, TimerRecord};
+use crate::store::{CheckpointRef, Source, Store, StoreError};
 
 use super::read::snapshot::Snapshot;
 use filter::HistoryFilter;
@@ -131,7 +131,7 @@ impl Thread {
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn namespaces(&self) -> Result<Vec<Namespace>, StoreError> {
-        self.store.settle_abandoned();
+        self.store.flush_abandoned();
         self.store.backend().namespaces(&self.id)
     }
 
@@ -158,7 +158,7 @@ impl Thread {
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn head(&self) -> Result<Option<Snapshot>, StoreError> {
-        self.store.settle_abandoned();
+        self.store.flush_abandoned();
         let record = self.store.backend().head(&self.id, &self.namespace)?;
         Ok(record.map(|record| Snapshot::new(self.store.clone(), record)))
     }
@@ -180,7 +180,7 @@ impl Thread {
     /// # }
     /// ```
     pub fn timers(&self) -> Result<Vec<TimerRecord>, StoreError> {
-        self.store.settle_abandoned();
+        self.store.flush_abandoned();
         self.store.backend().timers_of(&self.id, &self.namespace)
     }
 
@@ -201,7 +201,7 @@ impl Thread {
         let mut query = CheckpointQuery::new(self.id.clone(), self.namespace.clone());
         query.before = filter.below();
         query.limit = filter.page_rows();
-        self.store.settle_abandoned();
+        self.store.flush_abandoned();
         let page = Vec::new().into_iter();
         let mut history = History { store: self.store.clone(), query, page, is_last: false, ended: false, filter };
         history.read_page()?;

@@ -5,8 +5,8 @@
 //! that fits one checkpoint and whose span is over: no checkpoint that is made later makes it ambiguous.
 
 use crate::base::{CheckpointId, Timestamp};
-use crate::store::LogExt;
 use crate::store::StoreError;
+use crate::store::log::LogExt;
 
 use crate::history::read::snapshot::Snapshot;
 

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use crate::base::ThreadId;
 use crate::base::internal::Stopwatch;
-use crate::base::limits::WATCH_PAGE_ROWS;
-use crate::store::log::LogPosition;
-use crate::store::{CheckpointRecord, LogExt, LogWatch, Store, StoreError};
+use crate::limits::WATCH_PAGE_ROWS;
+use crate::store::log::{LogExt, LogPosition, LogWatch};
+use crate::store::record::CheckpointRecord;
+use crate::store::{Store, StoreError};
 
 use super::Thread;
 use crate::history::read::snapshot::Snapshot;
@@ -220,8 +221,8 @@ mod streams {
     use parking_lot::Mutex;
 
     use super::{LogPosition, Snapshot, StoreError, Watch};
-    use crate::base::limits::WATCH_WAIT;
-    use crate::store::{LogSignal, LogWatch};
+    use crate::limits::WATCH_WAIT;
+    use crate::store::log::{LogSignal, LogWatch};
 
     /// A follower as a stream that does not end: [`Watch::into_stream`].
     pub struct WatchStream {

@@ -11,11 +11,14 @@ use std::sync::Arc;
 
 use crate::base::limits::UPDATE_ATTEMPTS_MAX;
 use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp};
+use crate::store::batch::Batch;
 use crate::store::log::batches::{ThreadBatches, records_of};
-use crate::store::{
-    Batch, CheckpointQuery, CheckpointRecord, Log, LogExt, NewOperation, OperationChange, OperationField,
-    OperationKind, OperationQuery, OperationValue, Store, StoreError, TRASHED,
+use crate::store::log::{CheckpointQuery, Log, LogExt};
+use crate::store::operation::{
+    NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationValue,
 };
+use crate::store::record::CheckpointRecord;
+use crate::store::{Store, StoreError, TRASHED};
 
 use crate::history::thread::Thread;
 
@@ -78,12 +81,12 @@ impl Thread {
     /// # }
     /// ```
     pub fn copy_into(&self, store: &Store, id: impl AsRef<str>) -> Result<Self, StoreError> {
-        store.settle_abandoned();
+        store.flush_abandoned();
         self.copy_as(store.thread(id)?)
     }
 
     fn copy_as(&self, copy: Self) -> Result<Self, StoreError> {
-        self.store().settle_abandoned();
+        self.store().flush_abandoned();
         let (source, target) = (self.store().backend(), copy.store().backend());
         for _ in 0..UPDATE_ATTEMPTS_MAX {
             let is_elsewhere = !Arc::ptr_eq(source, target);

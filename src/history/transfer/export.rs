@@ -12,7 +12,9 @@ use crate::history::read::damaged::{Damaged, is_damage};
 use crate::history::read::snapshot::{Snapshot, item_message};
 use crate::message::internal::{JsonStyle, json_write};
 use crate::message::{FormatOutput, FormatWriter, LangChainFormat, MessageFormat};
-use crate::store::{ChannelValue, ItemRange, ItemRow, LogExt, StoreError};
+use crate::store::log::LogExt;
+use crate::store::record::{ChannelValue, ItemRow};
+use crate::store::{ItemRange, StoreError};
 
 /// As an import reads it, and as Python does: `NaN`, and integers of any length.
 const STYLE: JsonStyle = JsonStyle { not_finite: true, ..JsonStyle::PYDANTIC };

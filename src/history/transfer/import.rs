@@ -7,13 +7,14 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
 
 use super::{BrokenLines, Framing, Problems, TransferError};
-use crate::base::limits::{IMPORT_BYTES_MAX, IMPORT_MESSAGES_MAX};
+use crate::base::limits::IMPORT_MESSAGES_MAX;
 use crate::base::{CheckpointId, DefaultSource, IdSource, Namespace, Payload, Timestamp, Value};
 use crate::history::Thread;
+use crate::limits::IMPORT_BYTES_MAX;
 use crate::message::internal::{JsonItems, JsonItemsError};
 use crate::message::{LangChainFormat, Message, MessageError, MessageFormat, Role, ensure_ids};
-use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, payload_fits};
-use crate::store::{Batch, NewCheckpoint, Parent, Source};
+use crate::store::Source;
+use crate::store::batch::{Batch, Change, ChangeValue, Data, ItemChange, ItemOp, NewCheckpoint, Parent, payload_fits};
 
 /// The format of imported messages, and the channel they go to.
 #[derive(Clone, Debug)]
@@ -312,7 +313,7 @@ impl Import<'_> {
         checkpoint.metadata = Some(format!("{{\"imported\":\"{}\"}}", self.options.format.name()));
         checkpoint.changes.push(change);
         batch.checkpoints.push(checkpoint);
-        store.commit_raised(&mut batch)?;
+        store.commit_reminting(&mut batch)?;
         self.head = batch.head_after();
         self.position += messages;
         self.report.messages += messages;

@@ -8,11 +8,10 @@ use std::collections::HashMap;
 
 use crate::base::limits::UPDATE_ATTEMPTS_MAX;
 use crate::base::{CheckpointId, Encoded, Payload, TaskId};
-use crate::store::batch::{ChangeValue, Data, Expect, ItemOp};
-use crate::store::{
-    Batch, CheckpointQuery, LogExt, NewCheckpoint, NewOperation, NewWrite, NewWrites, OperationChange, OperationField,
-    OperationKind, OperationValue, StoreError,
-};
+use crate::store::StoreError;
+use crate::store::batch::{Batch, ChangeValue, Data, Expect, ItemOp, NewCheckpoint, NewWrite, NewWrites};
+use crate::store::log::{CheckpointQuery, LogExt};
+use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
 
 use super::partial::PartialMessage;
 use crate::history::thread::Thread;
@@ -48,7 +47,7 @@ impl Thread {
     /// # Errors
     /// [`StoreError::Invalid`] if the batch has no checkpoints, is of a subgraph or takes others along;
     /// [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
-    /// [`Log::submit`](crate::store::Log::submit).
+    /// [`Log::submit`](crate::store::log::Log::submit).
     pub fn commit_branch(&self, batch: &Batch) -> Result<StoredBranch, StoreError> {
         if batch.checkpoints.is_empty() || !batch.namespace.is_root() || !batch.then.is_empty() {
             let reason = "a branch needs checkpoints of the root namespace, and no others".to_owned();

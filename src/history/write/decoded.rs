@@ -11,11 +11,9 @@ use crate::channel::{ChannelEffect, ListChange, ListOp};
 use crate::error::Error;
 use crate::state::{BoxWrite, FieldKind, Layout, ListLoader, StateError, StateRef};
 use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
-use crate::store::log::StateQuery;
-use crate::store::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, LogExt, StatePart, Store, StoreError,
-    TaskRecord,
-};
+use crate::store::log::{LogExt, StateQuery};
+use crate::store::record::{ChannelRecord, ChannelValue, CheckpointRecord, ItemRow, StatePart, TaskRecord};
+use crate::store::{CheckpointRef, Store, StoreError};
 
 /// The memory of a list item besides its bytes, roughly.
 const ITEM_OVERHEAD_BYTES: usize = 256;
@@ -73,7 +71,7 @@ impl DecodedHead {
     ///
     /// # Errors
     /// [`StateError`] if a stored value does not fit its field; as
-    /// [`LogExt::read_state`](crate::store::LogExt::read_state).
+    /// [`LogExt::read_state`](crate::store::log::LogExt::read_state).
     pub(crate) fn read(layout: &dyn Layout, store: &Store, record: &CheckpointRecord) -> Result<Self, Error> {
         let mut head = Self::of(layout, record);
         let (mut list, mut loader, mut failed) = (None, None, None);

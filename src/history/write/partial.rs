@@ -17,8 +17,11 @@ use crate::base::{
 use crate::error::Error;
 use crate::message::{MergedChunks, Message, MessageError, message_chunk_to_message};
 use crate::state::DynUpdate;
+use crate::store::batch::{Batch, NewCheckpoint, NewWrite, NewWrites};
+use crate::store::log::{CommitHandle, LogExt};
+use crate::store::record::WriteRecord;
 use crate::store::status::{PARTIAL, misfit, partials};
-use crate::store::{Batch, CommitHandle, LogExt, NewCheckpoint, NewWrite, NewWrites, Source, StoreError, WriteRecord};
+use crate::store::{Source, StoreError};
 
 use super::ModelUsage;
 use super::update::{CommitExtras, StateThread, newest};
@@ -163,7 +166,7 @@ impl Partial {
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if the head of the thread is another checkpoint by now; as
-    /// [`Log::submit`](crate::store::Log::submit).
+    /// [`Log::submit`](crate::store::log::Log::submit).
     pub fn discard(self) -> Result<(), Error> {
         let (thread, namespace) = (self.thread.id().clone(), self.thread.namespace().clone());
         let mut batch = Batch::new(thread, namespace, Some(self.checkpoint));
@@ -259,7 +262,7 @@ impl Thread {
     /// # Errors
     /// As [`Thread::partial`].
     pub fn partials(&self) -> Result<Vec<Partial>, Error> {
-        self.store().settle_abandoned();
+        self.store().flush_abandoned();
         let Some(head) = self.store().backend().head_with_writes(self.id(), self.namespace())? else {
             return Ok(Vec::new());
         };

@@ -16,10 +16,11 @@ use crate::message::REMOVE_ALL_MESSAGES;
 use crate::span::span;
 use crate::state::erased::resolve;
 use crate::state::{BoxWrite, DynUpdate, IntoUpdate, Layout, Schema, State, StateRef, Writes};
+use crate::store::batch::{Batch, NewCheckpoint, NewWrites, Parent};
+use crate::store::log::{CachedHead, HeadKey, LogExt};
+use crate::store::record::StoredHead;
 use crate::store::threads::ACTOR;
-use crate::store::{
-    Batch, CachedHead, HeadKey, LogExt, NewCheckpoint, NewWrites, Parent, Source, StoreError, StoredHead,
-};
+use crate::store::{Source, StoreError};
 
 use super::conflict::OnConflict;
 use super::decoded::DecodedHead;
@@ -162,7 +163,7 @@ impl<S: Clone + Send + Sync + 'static> StateThread<S> {
     /// # Errors
     /// [`StateError`](crate::state::StateError) if the change breaks the rule of a channel: nothing is stored.
     /// [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
-    /// [`Log::submit`](crate::store::Log::submit).
+    /// [`Log::submit`](crate::store::log::Log::submit).
     pub fn update(&self, change: impl IntoUpdate<S>) -> Result<CheckpointId, Error> {
         self.update_with(change, CommitExtras::default())
     }
@@ -246,14 +247,14 @@ pub(crate) fn prepared(thread: &Thread, layout: &dyn Layout, writes: Writes) -> 
 
 /// Returns the head of a thread.
 pub(crate) fn newest(thread: &Thread) -> Result<Option<CheckpointId>, Error> {
-    thread.store().settle_abandoned();
+    thread.store().flush_abandoned();
     Ok(thread.store().backend().head_id(thread.id(), thread.namespace())?)
 }
 
 /// Returns the head of a thread with its writes. The writer knows a head that it has stored last, and that has no
 /// writes, without a read.
 pub(crate) fn newest_with_writes(thread: &Thread) -> Result<Option<StoredHead>, Error> {
-    thread.store().settle_abandoned();
+    thread.store().flush_abandoned();
     Ok(thread.store().backend().head_with_writes(thread.id(), thread.namespace())?)
 }
 
@@ -265,7 +266,7 @@ fn head(
     newest: Option<CheckpointId>,
 ) -> Result<DecodedHead, Error> {
     let Some(checkpoint) = newest else { return Ok(DecodedHead::empty(layout)) };
-    let cached = thread.store().heads().take(thread.id(), thread.namespace(), key);
+    let cached = thread.store().head_cache().take(thread.id(), thread.namespace(), key);
     let cached = cached.filter(|cached| cached.checkpoint == checkpoint);
     match cached.and_then(|cached| cached.head.downcast::<DecodedHead>().ok()) {
         Some(head) => Ok(*head),
@@ -282,7 +283,7 @@ fn head(
 /// Puts a head into the cache for the next call.
 fn retain(thread: &Thread, key: HeadKey, head: DecodedHead) {
     let Some(checkpoint) = head.checkpoint else { return };
-    thread.store().heads().put(CachedHead {
+    thread.store().head_cache().put(CachedHead {
         thread: thread.id().clone(),
         namespace: thread.namespace().clone(),
         checkpoint,
@@ -419,7 +420,7 @@ pub(crate) fn commit_on(
         then.writes = with.moved.iter().map(|partial| partial.at(id)).collect::<Result<_, _>>()?;
         batch.then.push(then);
     }
-    let id = match store.commit_raised(&mut batch) {
+    let id = match store.commit_reminting(&mut batch) {
         Err(StoreError::Conflict { .. }) if with.on_conflict == OnConflict::Branch => {
             // The head of the other writer has them.
             batch.then.clear();

@@ -38,7 +38,7 @@ pub(super) fn claimed(backend: &dyn Log) {
     let lease = backend.lease(&a.thread).expect("a lease is read").expect("there is a lease");
     assert_eq!((lease.owner, lease.expires_at), (owner(1), Some(moment(20))));
     assert!(is_leased(backend.commit(&alone(&a, NewLease::claim(owner(2), moment(19), moment(30))))));
-    assert!(is_leased(backend.commit(&alone(&a, NewLease::free(owner(2), moment(19))))));
+    assert!(is_leased(backend.commit(&alone(&a, NewLease::require_unclaimed(owner(2), moment(19))))));
     commit(backend, &alone(&b, NewLease::claim(owner(2), moment(19), moment(30))));
     commit(backend, &alone(&a, NewLease::renew(owner(1), moment(25))));
     assert!(is_leased(backend.commit(&alone(&a, NewLease::claim(owner(2), moment(24), moment(30))))));

@@ -2,9 +2,9 @@
 
 use super::build::*;
 use crate::base::limits::{
-    BATCH_CHECKPOINTS_MAX, CHANNELS_MAX, ITEM_ID_BYTES_MAX, METADATA_BYTES_MAX, NAME_BYTES_MAX, STEP_MAX,
-    TASK_WRITES_MAX, TASKS_MAX, VALUE_BYTES_MAX,
+    BATCH_CHECKPOINTS_MAX, CHANNELS_MAX, ITEM_ID_BYTES_MAX, NAME_BYTES_MAX, TASKS_MAX, VALUE_BYTES_MAX,
 };
+use crate::limits::{METADATA_BYTES_MAX, STEP_MAX, TASK_WRITES_MAX};
 
 /// Refuses checkpoint 2 on checkpoint 1 because of a field.
 fn refused(backend: &dyn Log, place: &CasePlace<'_>, draft: CheckpointDraft, field: &str) {

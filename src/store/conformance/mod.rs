@@ -1,10 +1,10 @@
 //! The suite that every backend must pass.
 //!
 //! [`CASES`] is the contract of [`Log`], case by case: each takes an empty backend and panics where it does
-//! something else than the contract says. The check of the backend finds nothing afterwards. A test runner may report them one by one, or call [`run`].
-//! [`strict_cases`] are for backends which, like the one in memory, also refuse what shows a mistake of the caller.
-//! A backend that several processes can open has a [`race`] of processes as well. *Absent:* durability and files; those
-//! are tested where a backend has them.
+//! something else than the contract says. The check of the backend finds nothing afterwards. A test runner may report
+//! them one by one, or call [`run`]. [`strict_cases`] are for backends which, like the one in memory, also refuse what
+//! shows a mistake of the caller. A backend that several processes can open has a [`race`] of processes as well.
+//! *Absent:* durability and files; those are tested where a backend has them.
 //!
 //! # Example
 //! ```
@@ -18,7 +18,6 @@
 
 mod basics;
 mod batches;
-mod beside;
 mod build;
 mod calls;
 mod deletion;
@@ -36,6 +35,7 @@ mod pruning;
 mod references;
 mod replay;
 mod search;
+mod side_tables;
 mod strict;
 mod threads;
 mod timers;
@@ -194,16 +194,16 @@ pub const CASES: &[(&str, fn(&dyn Log))] = &[
     ("a group of leases holds its limits", leases::groups),
     ("a lease is in the groups that its last claim named", leases::groups_left),
     ("eight threads race for the places of a group", leases::group_race),
-    ("every field of an entry of the key-value memory", beside::kv_fields),
-    ("the order of the key-value memory", beside::kv_order),
-    ("entries of the key-value memory expire", beside::kv_expiry),
-    ("limits of the key-value memory", beside::kv_limits),
-    ("vectors of the key-value memory", beside::kv_vectors),
-    ("lifetimes of the key-value memory", beside::kv_lifetimes),
-    ("the root of the key-value memory", beside::kv_root),
-    ("eight threads reference the key-value memory", beside::kv_many_threads),
-    ("values of the cache", beside::cache_values),
-    ("the cache is cleared by the beginning of namespaces", beside::cache_clear),
+    ("every field of an entry of the key-value memory", side_tables::kv_fields),
+    ("the order of the key-value memory", side_tables::kv_order),
+    ("entries of the key-value memory expire", side_tables::kv_expiry),
+    ("limits of the key-value memory", side_tables::kv_limits),
+    ("vectors of the key-value memory", side_tables::kv_vectors),
+    ("lifetimes of the key-value memory", side_tables::kv_lifetimes),
+    ("the root of the key-value memory", side_tables::kv_root),
+    ("eight threads reference the key-value memory", side_tables::kv_many_threads),
+    ("values of the cache", side_tables::cache_values),
+    ("the cache is cleared by the beginning of namespaces", side_tables::cache_clear),
 ];
 
 /// Returns the cases of [`run`], with their titles.

@@ -58,7 +58,7 @@ fn ids_below(backend: &dyn Log) {
             Err(StoreError::StaleId { id: stale, newest, .. }) => assert_eq!((stale, newest), (first, id(5))),
             other => panic!("expected a stale id, got {other:?}"),
         }
-        let raised = batch.raise_ids(&place.namespace, &id(5));
+        let raised = batch.remint_ids(&place.namespace, &id(5));
         assert!(raised.len() == count && raised.iter().all(|(_, new)| *new > id(5)), "{raised:?}");
         assert!(raised.is_sorted_by(|a, b| a.1 < b.1));
     }

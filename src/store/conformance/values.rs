@@ -2,7 +2,7 @@
 
 use super::build::*;
 use crate::base::Codec;
-use crate::base::limits::{BLOB_BYTES_MIN, INLINE_BYTES_MAX, STEP_MAX};
+use crate::limits::{BLOB_BYTES_MIN, INLINE_BYTES_MAX, STEP_MAX};
 
 /// Returns bytes that do not compress, and that differ from seed to seed.
 fn noise(seed: u64, len: usize) -> Vec<u8> {

@@ -6,10 +6,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::base::limits::EMBEDDING_DIMS_MAX;
 use crate::base::{Timestamp, Value};
-use crate::store::beside::KvVector;
+use crate::limits::EMBEDDING_DIMS_MAX;
 use crate::store::error::StoreError;
+use crate::store::side_tables::KvVector;
 
 use super::path::FieldPath;
 

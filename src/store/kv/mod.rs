@@ -9,12 +9,12 @@ mod path;
 mod query;
 mod write;
 
-use crate::store::LogExt;
+use crate::store::log::LogExt;
 use std::fmt;
 use std::time::Duration;
 
-use crate::base::limits::KV_SWEEP_MAX;
 use crate::base::{Encoded, Timestamp, Value};
+use crate::limits::KV_SWEEP_MAX;
 
 pub use self::filter::KvCompare;
 use self::index::{Best, Rank};
@@ -22,9 +22,9 @@ pub use self::index::{Embedder, EmbedderError, KvIndex};
 pub use self::query::{KvNamespaceQuery, KvOrder, KvQuery};
 use self::write::WriteLifetime;
 pub use self::write::{KvLifetimes, KvWrite};
-use super::beside::{KvChange, KvNamespace, KvRecord, KvVector};
 use super::error::StoreError;
 use super::handle::Store;
+use super::side_tables::{KvChange, KvNamespace, KvRecord, KvVector};
 
 /// The key-value memory of a store. Cheap to clone; all clones are the same memory.
 ///
@@ -34,7 +34,8 @@ use super::handle::Store;
 /// # Example
 /// ```
 /// use annals::base::Value;
-/// use annals::store::{KvCompare, KvQuery, Store};
+/// use annals::store::{KvQuery, Store};
+/// use annals::store::kv::KvCompare;
 ///
 /// # fn main() -> Result<(), annals::store::StoreError> {
 /// let kv = Store::memory().kv();
@@ -93,7 +94,8 @@ impl Kv {
     /// # Example
     /// ```
     /// use annals::base::{Map, Value};
-    /// use annals::store::{Embedder, EmbedderError, KvIndex, KvQuery, Store};
+    /// use annals::store::{KvQuery, Store};
+    /// use annals::store::kv::{Embedder, EmbedderError, KvIndex};
     ///
     /// /// Counts letters. A program uses a model here.
     /// struct Letters;
@@ -171,7 +173,8 @@ impl Kv {
     /// # Example
     /// ```
     /// use annals::base::Map;
-    /// use annals::store::{KvWrite, Store};
+    /// use annals::store::Store;
+    /// use annals::store::kv::KvWrite;
     /// use std::time::Duration;
     ///
     /// # fn main() -> Result<(), annals::store::StoreError> {
@@ -232,7 +235,7 @@ impl Kv {
                 }
             }
         }
-        self.store.backend().beside()?.commit_kv(&changes)
+        self.store.backend().side_tables()?.commit_kv(&changes)
     }
 
     /// Returns the timestamp by which entries count as absent.
@@ -253,7 +256,7 @@ impl Kv {
         let expiring = items.iter().filter(|item| item.expires_at.is_some());
         let changes = expiring.map(prolong).collect::<Result<Vec<_>, _>>()?;
         for part in changes.chunks(KV_SWEEP_MAX) {
-            match self.store.backend().beside()?.commit_kv(part) {
+            match self.store.backend().side_tables()?.commit_kv(part) {
                 Err(StoreError::ReadOnly) => return Ok(()),
                 done => done?,
             }
@@ -271,7 +274,7 @@ impl Kv {
     pub fn sweep(&self) -> Result<u64, StoreError> {
         let (now, mut count, mut last) = (self.store.now(), 0, None);
         loop {
-            let expired = self.store.backend().beside()?.kv_expired(now, KV_SWEEP_MAX)?;
+            let expired = self.store.backend().side_tables()?.kv_expired(now, KV_SWEEP_MAX)?;
             let Some((namespace, key)) = expired.first().cloned() else { return Ok(count) };
             // An index that is damaged may show an entry that is not found by its key.
             if last.as_ref() == Some(&(namespace.clone(), key.clone())) {
@@ -281,7 +284,7 @@ impl Kv {
             last = Some((namespace, key));
             count += expired.len() as u64;
             let delete = |(namespace, key)| KvChange::DeleteExpired { namespace, key, now };
-            self.store.backend().beside()?.commit_kv(&expired.into_iter().map(delete).collect::<Vec<_>>())?;
+            self.store.backend().side_tables()?.commit_kv(&expired.into_iter().map(delete).collect::<Vec<_>>())?;
         }
     }
 
@@ -296,7 +299,7 @@ impl Kv {
     ) -> Result<Option<KvItem>, StoreError> {
         // A namespace that is not valid holds no entry.
         let Ok(namespace) = KvNamespace::from_labels(namespace) else { return Ok(None) };
-        let found = self.store.backend().beside()?.kv_entry(&namespace, key.as_ref(), self.read_at())?;
+        let found = self.store.backend().side_tables()?.kv_entry(&namespace, key.as_ref(), self.read_at())?;
         let found = found.as_ref().map(KvItem::decode).transpose()?;
         self.prolong(found.as_slice())?;
         Ok(found)
@@ -326,7 +329,7 @@ impl Kv {
 
     fn search_first_put(&self, under: Option<&KvNamespace>, query: &KvQuery) -> Result<Vec<KvItem>, StoreError> {
         let (mut found, mut skipped) = (Vec::new(), 0);
-        self.store.backend().beside()?.kv_entries(under, self.read_at(), &mut |record| {
+        self.store.backend().side_tables()?.kv_entries(under, self.read_at(), &mut |record| {
             if query.filters.is_empty() && skipped < query.offset {
                 skipped += 1;
                 return Ok(true);
@@ -345,7 +348,7 @@ impl Kv {
 
     fn search_latest_put(&self, under: Option<&KvNamespace>, query: &KvQuery) -> Result<Vec<KvItem>, StoreError> {
         let (mut best, mut place) = (Best::new(query.offset.saturating_add(query.limit)), 0);
-        self.store.backend().beside()?.kv_entries(under, self.read_at(), &mut |record| {
+        self.store.backend().side_tables()?.kv_entries(under, self.read_at(), &mut |record| {
             place += 1;
             if let Some(item) = query.fit(record)? {
                 best.push(Rank { score: 0.0, updated_at: item.updated_at, place }, item);
@@ -364,7 +367,7 @@ impl Kv {
     ) -> Result<Vec<KvItem>, StoreError> {
         let vector = index.embed_query(text)?;
         let (mut best, mut place) = (Best::new(query.offset.saturating_add(query.limit)), 0);
-        self.store.backend().beside()?.kv_indexed(under, self.read_at(), &mut |record, vectors| {
+        self.store.backend().side_tables()?.kv_indexed(under, self.read_at(), &mut |record, vectors| {
             place += 1;
             if let Some(mut item) = query.fit(record)? {
                 let score = vector.score(vectors)?;
@@ -386,7 +389,7 @@ impl Kv {
         key: impl Into<String>,
     ) -> Result<(), StoreError> {
         let Ok(namespace) = KvNamespace::from_labels(namespace) else { return Ok(()) };
-        self.store.backend().beside()?.commit_kv(&[KvChange::Delete { namespace, key: key.into() }])
+        self.store.backend().side_tables()?.commit_kv(&[KvChange::Delete { namespace, key: key.into() }])
     }
 
     /// Returns the namespaces that hold something and that a query finds, each as its labels, sorted.
@@ -395,7 +398,7 @@ impl Kv {
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn list_namespaces(&self, query: KvNamespaceQuery) -> Result<Vec<Vec<String>>, StoreError> {
         let Some(under) = query.under() else { return Ok(Vec::new()) };
-        let all = self.store.backend().beside()?.kv_namespaces(under.as_ref(), self.read_at())?;
+        let all = self.store.backend().side_tables()?.kv_namespaces(under.as_ref(), self.read_at())?;
         Ok(query.select(all.iter().map(|namespace| namespace.labels().map(str::to_owned).collect())))
     }
 }

@@ -3,8 +3,8 @@
 //! A path selects texts of a value: members by name, items by position, all of either, or several members. *Absent:*
 //! errors for a value in which a path selects nothing.
 
-use crate::base::limits::KV_FIELD_BYTES_MAX;
 use crate::base::{Map, Value};
+use crate::limits::KV_FIELD_BYTES_MAX;
 use crate::store::error::StoreError;
 
 /// The path of an indexed field.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::base::limits::{KV_NAMESPACES_DEFAULT, KV_SEARCH_DEFAULT};
 use crate::base::{Map, Value};
-use crate::store::beside::KvNamespace;
+use crate::limits::{KV_NAMESPACES_DEFAULT, KV_SEARCH_DEFAULT};
 use crate::store::error::StoreError;
+use crate::store::side_tables::KvNamespace;
 
 use super::filter::{KvCompare, Test};
 

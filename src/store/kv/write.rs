@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use crate::base::Value;
-use crate::store::beside::KvNamespace;
 use crate::store::error::StoreError;
+use crate::store::side_tables::KvNamespace;
 
 use super::index::parse_fields;
 use super::path::FieldPath;

@@ -3,10 +3,9 @@
 use std::fmt;
 use std::path::Path;
 
-use super::query::{HeldPlaces, LogPosition, PruneTarget};
+use super::query::{LogPosition, PruneTarget, UnprunablePlaces};
 use crate::base::{Namespace, ThreadId};
 use crate::store::batch::Batch;
-use crate::store::beside::Beside;
 use crate::store::check::{CheckReport, CheckedUpTo};
 use crate::store::cipher::Key;
 use crate::store::error::StoreError;
@@ -14,6 +13,7 @@ use crate::store::log::Erasure;
 use crate::store::prune::Pruned;
 use crate::store::record::{CheckpointRecord, CheckpointRef, StoredListChange};
 use crate::store::search::{SearchIndex, SearchOptions, SearchPage, SearchQuery};
+use crate::store::side_tables::SideTables;
 use crate::store::sqlite::SqlTransaction;
 use crate::store::stats::{Compaction, FormatMigration, StoreStats};
 use crate::store::watch::LogWatch;
@@ -21,9 +21,9 @@ use crate::store::watch::LogWatch;
 /// The capabilities of a backend: each part is there or not.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
-pub struct LogParts<'a> {
+pub struct Capabilities<'a> {
     /// False if reading waits neither for a disk nor for a network, so that an asynchronous caller may read in place.
-    pub reads_wait: bool,
+    pub reads_block: bool,
     /// Followers of the log.
     pub follow: Option<&'a dyn Follow>,
     /// Searches.
@@ -37,28 +37,28 @@ pub struct LogParts<'a> {
     /// The file of the store.
     pub file: Option<&'a dyn FileStore>,
     /// The tables beside the log: key-value memory and cache.
-    pub beside: Option<&'a dyn Beside>,
+    pub side_tables: Option<&'a dyn SideTables>,
 }
 
-impl LogParts<'_> {
+impl Capabilities<'_> {
     /// No capability, and reads that wait.
     pub const NONE: Self = Self {
-        reads_wait: true,
+        reads_block: true,
         follow: None,
         searches: None,
         prunes: None,
         checks: None,
         transactions: None,
         file: None,
-        beside: None,
+        side_tables: None,
     };
 }
 
-impl<'a> LogParts<'a> {
+impl<'a> Capabilities<'a> {
     /// States that reading waits neither for a disk nor for a network.
     #[must_use]
-    pub fn reading_in_place(mut self) -> Self {
-        self.reads_wait = false;
+    pub fn with_nonblocking_reads(mut self) -> Self {
+        self.reads_block = false;
         self
     }
 
@@ -104,26 +104,26 @@ impl<'a> LogParts<'a> {
         self
     }
 
-    /// Answers for the tables beside the log with `beside`.
+    /// Answers for the tables beside the log with `side_tables`.
     #[must_use]
-    pub fn with_beside(mut self, beside: &'a dyn Beside) -> Self {
-        self.beside = Some(beside);
+    pub fn with_side_tables(mut self, side_tables: &'a dyn SideTables) -> Self {
+        self.side_tables = Some(side_tables);
         self
     }
 }
 
-impl fmt::Debug for LogParts<'_> {
+impl fmt::Debug for Capabilities<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { reads_wait, follow, searches, prunes, checks, transactions, file, beside } = self;
-        f.debug_struct("LogParts")
-            .field("reads_wait", reads_wait)
+        let Self { reads_block, follow, searches, prunes, checks, transactions, file, side_tables } = self;
+        f.debug_struct("Capabilities")
+            .field("reads_block", reads_block)
             .field("follow", &follow.is_some())
             .field("searches", &searches.is_some())
             .field("prunes", &prunes.is_some())
             .field("checks", &checks.is_some())
             .field("transactions", &transactions.is_some())
             .field("file", &file.is_some())
-            .field("beside", &beside.is_some())
+            .field("side_tables", &side_tables.is_some())
             .finish()
     }
 }
@@ -233,19 +233,19 @@ pub trait Prunes {
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
-    fn held(&self, thread: &ThreadId, without: &[Namespace]) -> Result<HeldPlaces, StoreError>;
+    fn unprunable(&self, thread: &ThreadId, without: &[Namespace]) -> Result<UnprunablePlaces, StoreError>;
 
     /// Prunes checkpoints of a thread, or namespaces as a whole. The state of every other checkpoint stays as it is,
     /// also in threads that were forked.
     ///
     /// *Spans:* states, writes and metadata of the checkpoints go, as far as no kept checkpoint shows them. Those that
-    /// [`Prunes::held`] names, and those that were pruned before, are passed over. The checkpoints go in short
+    /// [`Prunes::unprunable`] names, and those that were pruned before, are passed over. The checkpoints go in short
     /// transactions, the oldest first, and each transaction leaves a whole history: after a crash, or an error, some
     /// are pruned and the others are as they were. Returns when all are pruned as durably as a commit. A search index
     /// is emptied and follows the log anew; until it has, searches read the log.
     ///
     /// *Namespaces:* they do not exist any more after one commit. One that has another newest checkpoint by now, one of
-    /// which [`Prunes::held`] returns a checkpoint, and the root are passed over.
+    /// which [`Prunes::unprunable`] returns a checkpoint, and the root are passed over.
     ///
     /// # Errors
     /// As [`Log::submit`](super::Log::submit) for the disk; [`StoreError::Corrupt`].
@@ -341,5 +341,5 @@ pub trait FileStore {
     fn migration(&self) -> Option<FormatMigration>;
 
     /// Returns a description of a log that the store lacks.
-    fn missing_log(&self) -> Option<String>;
+    fn missing_wal(&self) -> Option<String>;
 }

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use super::batches::{self, ThreadBatches};
 use super::{
-    ChangePage, Checks, Erase, Erasure, FileStore, Follow, HeadParts, HeldPlaces, Log, LogPosition, NamespaceRef,
-    PruneTarget, Prunes, RecordQuery, Searches, StateQuery, ThreadParts, ThreadRow, ThreadRows, TimerQuery, VisitState,
+    ChangePage, Checks, Erase, Erasure, FileStore, Follow, HeadParts, Log, LogPosition, NamespaceRef, PruneTarget,
+    Prunes, RecordQuery, Searches, StateQuery, ThreadParts, ThreadRow, ThreadRows, TimerQuery, UnprunablePlaces,
+    VisitState,
 };
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use crate::store::batch::{Batch, ListRef};
-use crate::store::beside::Beside;
 use crate::store::check::{CheckReport, CheckedUpTo};
 use crate::store::cipher::Key;
 use crate::store::error::StoreError;
@@ -22,6 +22,7 @@ use crate::store::record::{
     ThreadSize, TimerRecord, WriteRecord,
 };
 use crate::store::search::{SearchIndex, SearchOptions, SearchPage, SearchQuery};
+use crate::store::side_tables::SideTables;
 use crate::store::sqlite::SqlTransaction;
 use crate::store::stats::{Compaction, FormatMigration, StoreStats};
 use crate::store::threads::{ThreadInfo, ThreadQuery};
@@ -380,7 +381,7 @@ pub trait LogExt: Log {
     /// # Errors
     /// As [`FileStore::reclaim`].
     fn reclaim(&self) -> Result<Erasure, StoreError> {
-        self.parts().file.map_or(Ok(Erasure::Erased), FileStore::reclaim)
+        self.capabilities().file.map_or(Ok(Erasure::Erased), FileStore::reclaim)
     }
 
     /// Returns the checkpoints after a position of the log.
@@ -442,7 +443,7 @@ pub trait LogExt: Log {
     /// # Errors
     /// As [`Searches::disable`].
     fn disable_search(&self) -> Result<(), StoreError> {
-        self.parts().searches.map_or(Ok(()), Searches::disable)
+        self.capabilities().searches.map_or(Ok(()), Searches::disable)
     }
 
     /// Returns the state of the index of texts; `None` without one.
@@ -450,15 +451,15 @@ pub trait LogExt: Log {
     /// # Errors
     /// As [`Searches::index`].
     fn search_index(&self) -> Result<Option<SearchIndex>, StoreError> {
-        self.parts().searches.map_or(Ok(None), Searches::index)
+        self.capabilities().searches.map_or(Ok(None), Searches::index)
     }
 
     /// Returns the places of the checkpoints of a thread that cannot be pruned.
     ///
     /// # Errors
-    /// As [`Prunes::held`].
-    fn unprunable(&self, thread: &ThreadId, without: &[Namespace]) -> Result<HeldPlaces, StoreError> {
-        prunes(self)?.held(thread, without)
+    /// As [`Prunes::unprunable`].
+    fn unprunable(&self, thread: &ThreadId, without: &[Namespace]) -> Result<UnprunablePlaces, StoreError> {
+        prunes(self)?.unprunable(thread, without)
     }
 
     /// Prunes checkpoints of a thread.
@@ -518,7 +519,7 @@ pub trait LogExt: Log {
         &self,
         run: &mut dyn FnMut(&SqlTransaction<'_>) -> Result<Option<Batch>, StoreError>,
     ) -> Result<(), StoreError> {
-        match self.parts().transactions {
+        match self.capabilities().transactions {
             Some(transactions) => transactions.transact(run),
             None => Err(lacking("a transaction on the tables of an application", "this backend has no SQL")),
         }
@@ -528,8 +529,8 @@ pub trait LogExt: Log {
     ///
     /// # Errors
     /// [`StoreError::Unsupported`] if the backend has neither.
-    fn beside(&self) -> Result<&dyn Beside, StoreError> {
-        self.parts().beside.ok_or_else(|| lacking("a key-value memory", "this backend has a log alone"))
+    fn side_tables(&self) -> Result<&dyn SideTables, StoreError> {
+        self.capabilities().side_tables.ok_or_else(|| lacking("a key-value memory", "this backend has a log alone"))
     }
 
     /// Returns the sizes and the health of the file; zeros for a backend without one.
@@ -537,7 +538,7 @@ pub trait LogExt: Log {
     /// # Errors
     /// As [`FileStore::stats`].
     fn stats(&self) -> Result<StoreStats, StoreError> {
-        self.parts().file.map_or_else(|| Ok(StoreStats::default()), FileStore::stats)
+        self.capabilities().file.map_or_else(|| Ok(StoreStats::default()), FileStore::stats)
     }
 
     /// Copies the store to a new file.
@@ -547,7 +548,7 @@ pub trait LogExt: Log {
     fn backup(&self, to: &Path) -> Result<(), StoreError> {
         let reason = || format!("{}: the store has no file to copy", to.display());
         let none = || StoreError::Invalid { field: "path of the backup", reason: reason() };
-        self.parts().file.ok_or_else(none)?.backup(to)
+        self.capabilities().file.ok_or_else(none)?.backup(to)
     }
 
     /// Returns free space to the file system; nothing is done without a file.
@@ -555,7 +556,7 @@ pub trait LogExt: Log {
     /// # Errors
     /// As [`FileStore::compact`].
     fn compact(&self) -> Result<Compaction, StoreError> {
-        self.parts().file.map_or_else(|| Ok(Compaction::default()), FileStore::compact)
+        self.capabilities().file.map_or_else(|| Ok(Compaction::default()), FileStore::compact)
     }
 
     /// Makes the table anew by which threads are listed; nothing is done without a file.
@@ -563,7 +564,7 @@ pub trait LogExt: Log {
     /// # Errors
     /// As [`FileStore::rebuild_threads`].
     fn rebuild_threads(&self) -> Result<(), StoreError> {
-        self.parts().file.map_or(Ok(()), FileStore::rebuild_threads)
+        self.capabilities().file.map_or(Ok(()), FileStore::rebuild_threads)
     }
 
     /// Seals the root key of an encrypted store with another key of the caller.
@@ -571,7 +572,7 @@ pub trait LogExt: Log {
     /// # Errors
     /// As [`FileStore::change_key`].
     fn change_key(&self, key: &Key) -> Result<(), StoreError> {
-        self.parts().file.ok_or_else(not_encrypted)?.change_key(key)
+        self.capabilities().file.ok_or_else(not_encrypted)?.change_key(key)
     }
 
     /// Seals new values of an encrypted store with a new data key.
@@ -579,17 +580,17 @@ pub trait LogExt: Log {
     /// # Errors
     /// As [`FileStore::rotate_data_key`].
     fn rotate_data_key(&self) -> Result<(), StoreError> {
-        self.parts().file.ok_or_else(not_encrypted)?.rotate_data_key()
+        self.capabilities().file.ok_or_else(not_encrypted)?.rotate_data_key()
     }
 
     /// Returns the migration that opening the store did.
     fn migration(&self) -> Option<FormatMigration> {
-        self.parts().file.and_then(FileStore::migration)
+        self.capabilities().file.and_then(FileStore::migration)
     }
 
     /// Returns a description of a log that the store lacks.
-    fn missing_log(&self) -> Option<String> {
-        self.parts().file.and_then(FileStore::missing_log)
+    fn missing_wal(&self) -> Option<String> {
+        self.capabilities().file.and_then(FileStore::missing_wal)
     }
 }
 
@@ -626,17 +627,17 @@ fn not_encrypted() -> StoreError {
 }
 
 fn follow<L: Log + ?Sized>(log: &L) -> Result<&dyn Follow, StoreError> {
-    log.parts().follow.ok_or_else(|| lacking("following the log", "this backend cannot be followed"))
+    log.capabilities().follow.ok_or_else(|| lacking("following the log", "this backend cannot be followed"))
 }
 
 fn searches<L: Log + ?Sized>(log: &L) -> Result<&dyn Searches, StoreError> {
-    log.parts().searches.ok_or_else(|| lacking("search", "this backend does not search"))
+    log.capabilities().searches.ok_or_else(|| lacking("search", "this backend does not search"))
 }
 
 fn prunes<L: Log + ?Sized>(log: &L) -> Result<&dyn Prunes, StoreError> {
-    log.parts().prunes.ok_or_else(|| lacking("pruning", "this backend does not prune"))
+    log.capabilities().prunes.ok_or_else(|| lacking("pruning", "this backend does not prune"))
 }
 
 fn checks<L: Log + ?Sized>(log: &L) -> Result<&dyn Checks, StoreError> {
-    log.parts().checks.ok_or_else(|| lacking("a check", "this backend does not check itself"))
+    log.capabilities().checks.ok_or_else(|| lacking("a check", "this backend does not check itself"))
 }

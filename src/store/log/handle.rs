@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use crate::base::limits::SPIN_BEFORE_PARK;
+use crate::limits::SPIN_BEFORE_PARK;
 use crate::store::batch::CommitChain;
 use crate::store::error::StoreError;
 use crate::store::spin::spin_until;

@@ -4,17 +4,17 @@ use std::fmt;
 use std::path::Path;
 
 use super::{
-    CommitHandle, Erase, Erasure, FileStore, HeadParts, HeldPlaces, Log, LogParts, NamespaceRef, PruneTarget, Prunes,
-    RecordQuery, StateQuery, ThreadParts, ThreadRow, ThreadRows, TimerQuery, VisitState,
+    Capabilities, CommitHandle, Erase, Erasure, FileStore, HeadParts, Log, NamespaceRef, PruneTarget, Prunes,
+    RecordQuery, StateQuery, ThreadParts, ThreadRow, ThreadRows, TimerQuery, UnprunablePlaces, VisitState,
 };
 use crate::base::{Encoded, Namespace, ThreadId, Timestamp};
 use crate::store::batch::Batch;
-use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
 use crate::store::cipher::Key;
 use crate::store::error::StoreError;
 use crate::store::operation::{NewOperation, OperationQuery, OperationRecord};
 use crate::store::prune::Pruned;
 use crate::store::record::{CheckpointRecord, CheckpointRef, StoredHead, TimerRecord, VersionRecord, WriteRecord};
+use crate::store::side_tables::{CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector, SideTables};
 use crate::store::stats::{Compaction, FormatMigration, StoreStats};
 
 /// A log over another one: a call that the layer does not change goes to the log below. A layer is a [`Log`].
@@ -26,7 +26,8 @@ use crate::store::stats::{Compaction, FormatMigration, StoreStats};
 ///
 /// use annals::prelude::*;
 /// use annals::store::log::{Layer, Log};
-/// use annals::store::{Batch, MemoryBackend, OpenOptions, StoreError};
+/// use annals::store::{MemoryBackend, OpenOptions, StoreError};
+/// use annals::store::batch::Batch;
 ///
 /// /// Counts the batches that callers wait for.
 /// #[derive(Debug)]
@@ -159,9 +160,9 @@ pub trait Layer: Send + Sync + fmt::Debug {
         self.below().erase(what)
     }
 
-    /// See [`Log::parts`].
-    fn parts(&self) -> LogParts<'_> {
-        self.below().parts()
+    /// See [`Log::capabilities`].
+    fn capabilities(&self) -> Capabilities<'_> {
+        self.below().capabilities()
     }
 }
 
@@ -224,8 +225,8 @@ impl<L: Layer> Log for L {
         Layer::erase(self, what)
     }
 
-    fn parts(&self) -> LogParts<'_> {
-        Layer::parts(self)
+    fn capabilities(&self) -> Capabilities<'_> {
+        Layer::capabilities(self)
     }
 }
 
@@ -264,14 +265,15 @@ macro_rules! capability_layer {
 capability_layer! {
     /// A layer over pruning of a log: a call that it does not change goes to the log below. A layer is a [`Prunes`].
     PruneLayer of Prunes by prunes_below {
-        fn held(&self, thread: &ThreadId, without: &[Namespace]) -> Result<HeldPlaces, StoreError>;
+        fn unprunable(&self, thread: &ThreadId, without: &[Namespace]) -> Result<UnprunablePlaces, StoreError>;
         fn prune(&self, thread: &ThreadId, what: PruneTarget<'_>) -> Result<Pruned, StoreError>;
         fn estimate(&self, thread: &ThreadId, what: PruneTarget<'_>) -> Result<Pruned, StoreError>;
     }
 }
 
 capability_layer! {
-    /// A layer over the file of a log: a call that it does not change goes to the log below. A layer is a [`FileStore`].
+    /// A layer over the file of a log: a call that it does not change goes to the log below. A layer is a
+    /// [`FileStore`].
     FileLayer of FileStore by file_below {
         fn stats(&self) -> Result<StoreStats, StoreError>;
         fn backup(&self, to: &Path) -> Result<(), StoreError>;
@@ -281,13 +283,14 @@ capability_layer! {
         fn change_key(&self, key: &Key) -> Result<(), StoreError>;
         fn rotate_data_key(&self) -> Result<(), StoreError>;
         fn migration(&self) -> Option<FormatMigration>;
-        fn missing_log(&self) -> Option<String>;
+        fn missing_wal(&self) -> Option<String>;
     }
 }
 
 capability_layer! {
-    /// A layer over the tables beside the log of a log: a call that it does not change goes to the log below. A layer is a [`Beside`].
-    BesideLayer of Beside by beside_below {
+    /// A layer over the tables beside the log of a log: a call that it does not change goes to the log below. A layer
+    /// is a [`SideTables`].
+    BesideLayer of SideTables by beside_below {
         fn commit_kv(&self, changes: &[KvChange]) -> Result<(), StoreError>;
         fn kv_entry(&self, namespace: &KvNamespace, key: &str, now: Timestamp) -> Result<Option<KvRecord>, StoreError>;
         fn kv_entries(&self, under: Option<&KvNamespace>, now: Timestamp, visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>) -> Result<(), StoreError>;

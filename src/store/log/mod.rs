@@ -1,24 +1,32 @@
 //! The log in plain data and ids: what an executor, an importer or a service calls.
 //!
-//! [`Log`] is what a backend implements: a few batched calls, and its [capabilities](LogParts). [`LogExt`] is what
-//! callers use: one read for each question, written once for all backends. *Absent:* the meaning of a channel, a
-//! message or a graph ([`history`](crate::history)), and what implementers share ([`backend`](super::backend)).
+//! [`Log`] is what a backend implements: a few batched calls, and its [capabilities](Capabilities). [`LogExt`] is what
+//! callers use: one read for each question, written once for all backends. A [`CommitChain`] orders the commits of a
+//! run, a [`HeadCache`] caches decoded heads, a [`LogWatch`] waits for changes, and [`SideTables`] are the key-value
+//! memory and the cache. *Absent:* the meaning of a channel, a message or a graph ([`history`](crate::history)), and
+//! what implementers share ([`backend`](super::backend)).
 
 pub(crate) mod batches;
 mod capability;
 mod ext;
-mod handle;
+pub(super) mod handle;
 mod layer;
 mod query;
 
-pub use self::capability::{ChangePage, Checks, FileStore, Follow, LogParts, Prunes, Searches, Transactions};
+pub use self::capability::{Capabilities, ChangePage, Checks, FileStore, Follow, Prunes, Searches, Transactions};
 pub use self::ext::LogExt;
-pub use self::handle::{CommitHandle, CommitSettler, Erasure};
+pub use self::handle::{CommitHandle, Erasure};
 pub use self::layer::{BesideLayer, FileLayer, Layer, PruneLayer};
 pub use self::query::{
-    Erase, HeadParts, HeldPlaces, LogPosition, NamespaceRef, PruneTarget, RecordQuery, StateQuery, ThreadParts,
-    ThreadRow, ThreadRows, TimerQuery,
+    Erase, HeadParts, LogPosition, NamespaceRef, PruneTarget, RecordQuery, StateQuery, ThreadParts, ThreadRow,
+    ThreadRows, TimerQuery, UnprunablePlaces,
 };
+pub use super::chain::CommitChain;
+pub use super::heads::{CachedHead, HeadCache, HeadKey};
+pub use super::prune::PruneSpan;
+pub use super::query::CheckpointQuery;
+pub use super::side_tables::{CacheChange, KvChange, KvNamespace, KvRecord, KvVector, SideTables};
+pub use super::watch::{LogSignal, LogWatch};
 
 use std::fmt;
 
@@ -151,5 +159,5 @@ pub trait Log: Send + Sync + fmt::Debug {
     fn erase(&self, what: &Erase<'_>) -> Result<Erasure, StoreError>;
 
     /// Returns the capabilities of the backend.
-    fn parts(&self) -> LogParts<'_>;
+    fn capabilities(&self) -> Capabilities<'_>;
 }

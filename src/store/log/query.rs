@@ -71,7 +71,7 @@ pub enum RecordQuery<'a> {
 pub enum StateQuery<'a> {
     /// The record with the channels, without the items of lists: visits one [`StatePart::Record`], which is owned.
     ///
-    /// [`StatePart::Record`]: super::super::StatePart::Record
+    /// [`StatePart::Record`]: super::super::record::StatePart::Record
     Record,
     /// Everything: the record, then the channels by name, each list followed by its items in their order, if the
     /// visitor wants them.
@@ -258,4 +258,4 @@ impl FromStr for LogPosition {
 }
 
 /// Places, branch and ordinal, of checkpoints of a thread.
-pub type HeldPlaces = BTreeSet<(u64, u64)>;
+pub type UnprunablePlaces = BTreeSet<(u64, u64)>;

@@ -10,11 +10,12 @@ use super::stored::{
 };
 use crate::base::CheckpointId;
 use crate::base::limits::LIST_REFERENCES_MAX;
+use crate::store::StoreError;
 use crate::store::batch::{
     Batch, ChangeValue, Data, ItemChange, ItemOp, ListRef, NewCheckpoint, NewWrites, Parent, WriteValue,
 };
+use crate::store::lease::{LeaseRecord, NewLease};
 use crate::store::record::{CheckpointRecord, CheckpointRef, WriteRecord};
-use crate::store::{LeaseRecord, NewLease, StoreError};
 
 /// Adds a batch with those that go along. The version of the log is of no use after an error.
 pub(super) fn commit(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreError> {

@@ -10,13 +10,13 @@
 // The sources are compiled outside the engine too, where a struct that can grow has no literal.
 #![allow(clippy::field_reassign_with_default)]
 
-mod beside;
 mod commit;
 mod map;
 mod operation;
 mod prune;
 mod read;
 mod search;
+mod side_tables;
 mod stored;
 mod threads;
 
@@ -28,16 +28,17 @@ use parking_lot::RwLock;
 use self::stored::MemoryLog;
 use crate::base::{Encoded, Namespace, ThreadId, Timestamp};
 use crate::store::backend::Search;
+use crate::store::batch::Batch;
+use crate::store::check::CheckReport;
 use crate::store::log::{
-    ChangePage, Checks, Erase, Follow, HeadParts, HeldPlaces, LogParts, LogPosition, NamespaceRef, PruneTarget, Prunes,
-    RecordQuery, Searches, StateQuery, ThreadParts, ThreadRow, ThreadRows, TimerQuery, VisitState,
+    CacheChange, Capabilities, ChangePage, Checks, CommitHandle, Erase, Follow, HeadParts, KvChange, KvNamespace,
+    KvRecord, KvVector, Log, LogPosition, LogSignal, LogWatch, NamespaceRef, PruneTarget, Prunes, RecordQuery,
+    Searches, SideTables, StateQuery, ThreadParts, ThreadRow, ThreadRows, TimerQuery, UnprunablePlaces, VisitState,
 };
-use crate::store::{
-    Batch, Beside, CacheChange, CacheKey, CheckReport, CheckpointRecord, CheckpointRef, CommitHandle, Erasure,
-    KvChange, KvNamespace, KvRecord, KvVector, Log, LogSignal, LogWatch, NewOperation, OperationQuery, OperationRecord,
-    Pruned, SearchIndex, SearchOptions, SearchPage, SearchQuery, StoreError, StoredHead, StoredListChange, TimerRecord,
-    VersionRecord, WriteRecord,
-};
+use crate::store::operation::{NewOperation, OperationQuery, OperationRecord};
+use crate::store::record::{CheckpointRecord, StoredHead, StoredListChange, TimerRecord, VersionRecord, WriteRecord};
+use crate::store::search::{SearchIndex, SearchPage};
+use crate::store::{CacheKey, CheckpointRef, Erasure, Pruned, SearchOptions, SearchQuery, StoreError};
 
 /// A backend in memory, stricter than a file. It lasts as long as it is held.
 ///
@@ -45,8 +46,8 @@ use crate::store::{
 #[derive(Debug, Default)]
 pub struct MemoryBackend {
     log: RwLock<Arc<MemoryLog>>,
-    kv: RwLock<beside::MemoryKv>,
-    cache: RwLock<beside::MemoryCache>,
+    kv: RwLock<side_tables::MemoryKv>,
+    cache: RwLock<side_tables::MemoryCache>,
     signal: Arc<LogSignal>,
     /// True if an index was asked for. Searches scan with and without it.
     is_indexed: AtomicBool,
@@ -132,9 +133,9 @@ impl Log for MemoryBackend {
         self.change(|log| operation::erase(log, what))
     }
 
-    fn parts(&self) -> LogParts<'_> {
-        let parts = LogParts::NONE.reading_in_place().with_follow(self).with_searches(self);
-        parts.with_prunes(self).with_checks(self).with_beside(self)
+    fn capabilities(&self) -> Capabilities<'_> {
+        let parts = Capabilities::NONE.with_nonblocking_reads().with_follow(self).with_searches(self);
+        parts.with_prunes(self).with_checks(self).with_side_tables(self)
     }
 }
 
@@ -183,7 +184,7 @@ impl Searches for MemoryBackend {
 }
 
 impl Prunes for MemoryBackend {
-    fn held(&self, thread: &ThreadId, without: &[Namespace]) -> Result<HeldPlaces, StoreError> {
+    fn unprunable(&self, thread: &ThreadId, without: &[Namespace]) -> Result<UnprunablePlaces, StoreError> {
         Ok(prune::held(&self.now(), thread, without))
     }
 
@@ -204,7 +205,7 @@ impl Checks for MemoryBackend {
     }
 }
 
-impl Beside for MemoryBackend {
+impl SideTables for MemoryBackend {
     fn commit_kv(&self, changes: &[KvChange]) -> Result<(), StoreError> {
         KvChange::validate(changes)?;
         let mut kv = self.kv.write();

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use super::stored::{MemoryLog, MemoryNamespace};
 use crate::base::limits::{DELETED_THREADS_MAX, FORKS_SHOWN_MAX, PAGE_ROWS_MAX};
 use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp};
+use crate::store::StoreError;
 use crate::store::backend::{deletable, delete_unforked, sort_changes, trash_is_due, validate_deleted};
 use crate::store::log::{Erase, Erasure};
-use crate::store::record::CheckpointRef;
-use crate::store::{
-    NewOperation, OperationChange, OperationField, OperationQuery, OperationRecord, OperationValue, StoreError,
+use crate::store::operation::{
+    NewOperation, OperationChange, OperationField, OperationQuery, OperationRecord, OperationValue,
 };
+use crate::store::record::CheckpointRef;
 
 /// Stores an operation with its changes.
 pub(super) fn operate(log: &mut MemoryLog, new: &NewOperation) -> Result<u64, StoreError> {

@@ -7,16 +7,17 @@ use super::stored::{
     ChannelContent, ChannelVersion, CheckpointState, MemoryLog, MemoryNamespace, StoredCheckpoint, StoredList,
 };
 use crate::base::{CheckpointId, Namespace, ThreadId};
+use crate::store::Pruned;
 use crate::store::backend::pruned_metadata;
-use crate::store::log::{HeldPlaces, PruneTarget};
+use crate::store::log::{PruneTarget, UnprunablePlaces};
+use crate::store::operation::{OperationChange, OperationField, OperationValue};
 use crate::store::record::{CheckpointRecord, CheckpointRef};
-use crate::store::{OperationChange, OperationField, OperationValue, Pruned};
 
 /// Returns the places of the checkpoints of a thread that cannot be pruned once the namespaces `without` are gone; of
 /// these, the places on which something else rests, or which stay for another reason.
-pub(super) fn held(log: &MemoryLog, thread: &ThreadId, without: &[Namespace]) -> HeldPlaces {
+pub(super) fn held(log: &MemoryLog, thread: &ThreadId, without: &[Namespace]) -> UnprunablePlaces {
     let without: BTreeSet<&Namespace> = without.iter().filter(|namespace| !namespace.is_root()).collect();
-    let mut held = HeldPlaces::new();
+    let mut held = UnprunablePlaces::new();
     for (id, namespace, space) in log.spaces(None) {
         let is_own = id == thread;
         if is_own && without.contains(namespace) {

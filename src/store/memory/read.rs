@@ -8,12 +8,13 @@ use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{TaskId, ThreadId};
 use crate::store::backend::without_timer;
 use crate::store::batch::Seen;
-use crate::store::log::{HeadParts, NamespaceRef, RecordQuery, StateQuery, TimerQuery, VisitState};
+use crate::store::check::{CheckReport, Finding, Invariant};
+use crate::store::log::{CheckpointQuery, HeadParts, NamespaceRef, RecordQuery, StateQuery, TimerQuery, VisitState};
 use crate::store::record::{
     ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, ListChangeOp, StatePart, StateRecord,
     StoredHead, StoredListChange, TimerRecord, VersionRecord,
 };
-use crate::store::{CheckReport, CheckpointQuery, Finding, Invariant, ItemRange, StoreError};
+use crate::store::{ItemRange, StoreError};
 
 type Visited = Result<(), StoreError>;
 

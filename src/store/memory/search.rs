@@ -1,8 +1,9 @@
 //! Searches: every entry is compared. This is the model of an index.
 
 use super::stored::{ChannelVersion, MemoryLog, MemoryNamespace, PutEntry, StoredCheckpoint};
+use crate::store::StoreError;
 use crate::store::backend::{BegunWord, HitPlace, NewestHits, Search, SearchedEntry};
-use crate::store::{SearchHit, SearchPage, StoreError};
+use crate::store::search::{SearchHit, SearchPage};
 
 /// Returns the page of hits of a search.
 pub(super) fn page(log: &MemoryLog, search: &Search) -> Result<SearchPage, StoreError> {

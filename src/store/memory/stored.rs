@@ -11,8 +11,10 @@ use super::map::VersionMap;
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
 use crate::store::backend::is_pruned;
 use crate::store::batch::{ListRef, Payload};
+use crate::store::lease::LeaseRecord;
+use crate::store::operation::{OperationField, OperationRecord, OperationValue};
 use crate::store::record::{CheckpointRecord, CheckpointRef, WriteRecord};
-use crate::store::{LeaseRecord, OperationField, OperationRecord, OperationValue, Pruned, StoreError};
+use crate::store::{Pruned, StoreError};
 
 /// A version of the log.
 #[derive(Clone, Debug, Default)]

@@ -4,9 +4,11 @@ use std::collections::HashSet;
 
 use super::stored::{MemoryLog, StoredThread};
 use crate::base::{Namespace, ThreadId};
+use crate::store::backend::ThreadPage;
 use crate::store::log::{ThreadParts, ThreadRow, ThreadRows};
+use crate::store::operation::BranchRecord;
 use crate::store::record::{CheckpointRecord, CheckpointRef, ThreadRecord, ThreadSize};
-use crate::store::{BranchRecord, StoreError, ThreadCounts, ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery};
+use crate::store::{StoreError, ThreadCounts, ThreadInfo, ThreadOrder, ThreadQuery};
 
 /// Returns the rows of a query with the parts that are wanted.
 pub(super) fn rows(log: &MemoryLog, of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> Result<Vec<ThreadRow>, StoreError> {

@@ -12,11 +12,9 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, Visitor};
 
-use crate::base::limits::{
-    MAP_POSITION_MIN, SEARCH_TEXT_BYTES_MAX, SEARCHED_BYTES_MAX, SHOWN_EXTENSIONS_MAX, TEXT_POSITION_END,
-    TEXT_POSITION_MIN,
-};
+use crate::base::limits::{MAP_POSITION_MIN, SHOWN_EXTENSIONS_MAX, TEXT_POSITION_MIN};
 use crate::base::{Codec, PayloadRef, Value, decode_bytes, decode_value};
+use crate::limits::{SEARCH_TEXT_BYTES_MAX, SEARCHED_BYTES_MAX, TEXT_POSITION_END};
 use crate::store::record::ItemIndexRef;
 
 /// A put of an item, or a value of a channel, as a search reads it.
@@ -62,7 +60,7 @@ impl<'a> SearchedEntry<'a> {
     }
 
     /// Returns the position that a hit shows: of an item in its list, or of a part in its text.
-    pub fn shown_position(&self) -> u64 {
+    pub(crate) fn shown_position(&self) -> u64 {
         match self.position {
             Some(position) if position >= TEXT_POSITION_END => position,
             Some(position) if position >= TEXT_POSITION_MIN => position - TEXT_POSITION_MIN,

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::entry::SearchedEntry;
 use super::text::Words;
 use super::{SearchCursor, SearchHit, SearchPage, SearchQuery, Snippet};
-use crate::base::limits::{NAME_BYTES_MAX, SEARCH_HITS_MAX};
+use crate::base::limits::NAME_BYTES_MAX;
 use crate::base::{ThreadId, Timestamp};
+use crate::limits::SEARCH_HITS_MAX;
 use crate::store::error::StoreError;
 use crate::store::record::is_control;
 
@@ -111,7 +112,7 @@ impl Search {
     }
 
     /// Returns whether a timestamp is in the period.
-    pub fn is_at(&self, created_at: Timestamp) -> bool {
+    pub(crate) fn is_at(&self, created_at: Timestamp) -> bool {
         self.since.is_none_or(|since| created_at >= since) && self.until.is_none_or(|until| created_at < until)
     }
 }
@@ -130,7 +131,7 @@ impl NewestHits {
     }
 
     /// Returns whether the page is full.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.hits.len() > self.limit
     }
 

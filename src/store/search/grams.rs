@@ -8,7 +8,7 @@
 
 use super::text::{Words, lower, searched};
 use crate::base::internal::hash::check64;
-use crate::base::limits::SEARCH_GRAMS_MAX;
+use crate::limits::SEARCH_GRAMS_MAX;
 
 /// The letters of a token, of five bits each.
 const LETTERS: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";

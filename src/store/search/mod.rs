@@ -7,8 +7,8 @@
 //!
 //! Invariants: a hit is decided by the stored text, with or without an index; the order of hits is that of the log.
 
-mod entry;
-mod filter;
+pub(super) mod entry;
+pub(super) mod filter;
 mod grams;
 mod text;
 
@@ -17,14 +17,14 @@ use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
-pub use entry::{BegunWord, SearchedEntry};
-pub use filter::{HitPlace, NewestHits, Search};
+pub(crate) use entry::{BegunWord, SearchedEntry};
+pub(crate) use filter::{HitPlace, NewestHits, Search};
 pub(super) use grams::{Grams, push_token};
 
 use super::error::StoreError;
 use super::record::{CheckpointRecord, CheckpointRef};
 use crate::base::Timestamp;
-use crate::base::limits::SEARCH_HITS_DEFAULT;
+use crate::limits::SEARCH_HITS_DEFAULT;
 
 /// A search of the texts of channels, such as messages.
 ///

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::Snippet;
-use crate::base::limits::{SEARCH_TEXT_BYTES_MAX, SEARCHED_BYTES_MAX, SNIPPET_CHARS_MAX, SNIPPET_LEAD_CHARS};
+use crate::limits::{SEARCH_TEXT_BYTES_MAX, SEARCHED_BYTES_MAX, SNIPPET_CHARS_MAX, SNIPPET_LEAD_CHARS};
 use crate::store::error::StoreError;
 
 /// The words of a query, in lower case.

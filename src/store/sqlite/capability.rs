@@ -15,15 +15,15 @@ use super::rewrite::compact;
 use super::writer::group;
 use super::writer::job::JobRef;
 use super::{SqlTransaction, SqliteBackend, sql};
-use crate::base::limits::{PRUNE_INTERVAL, SEARCH_TAIL_MAX};
 use crate::base::{CheckpointId, Namespace, ThreadId};
+use crate::limits::{PRUNE_INTERVAL, SEARCH_TAIL_MAX};
 use crate::store::batch::Batch;
 use crate::store::check::{CheckReport, CheckedUpTo, Finding, Invariant};
 use crate::store::cipher::Key;
 use crate::store::error::StoreError;
 use crate::store::log::{
-    ChangePage, Checks, Erasure, FileStore, Follow, HeldPlaces, LogPosition, PruneTarget, Prunes, Searches,
-    Transactions,
+    ChangePage, Checks, Erasure, FileStore, Follow, LogPosition, PruneTarget, Prunes, Searches, Transactions,
+    UnprunablePlaces,
 };
 use crate::store::prune::{PruneSpan, Pruned};
 use crate::store::record::{CheckpointRef, StoredListChange};
@@ -97,7 +97,7 @@ impl Searches for SqliteBackend {
 }
 
 impl Prunes for SqliteBackend {
-    fn held(&self, thread: &ThreadId, without: &[Namespace]) -> Result<HeldPlaces, StoreError> {
+    fn unprunable(&self, thread: &ThreadId, without: &[Namespace]) -> Result<UnprunablePlaces, StoreError> {
         let found = self.pool.read(|view| prune::unprunable(view, thread, without))?;
         Ok(found.into_iter().map(|(branch, ordinal)| (branch as u64, ordinal as u64)).collect())
     }
@@ -269,7 +269,7 @@ impl FileStore for SqliteBackend {
         self.migration.clone()
     }
 
-    fn missing_log(&self) -> Option<String> {
-        self.pool.place().missing_log.clone()
+    fn missing_wal(&self) -> Option<String> {
+        self.pool.place().missing_wal.clone()
     }
 }

@@ -1,6 +1,6 @@
 //! Maps errors of SQLite to errors of the store.
 
-use crate::base::limits::ERROR_TEXT_BYTES_MAX;
+use crate::limits::ERROR_TEXT_BYTES_MAX;
 use crate::store::error::StoreError;
 use rusqlite::{ErrorCode, ffi};
 

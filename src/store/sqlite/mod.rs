@@ -48,7 +48,7 @@ use file::open;
 use file::place::opening_place;
 use file::registry;
 pub(super) use file::repair::{remove_empty, repair_schema};
-pub(super) use file::restore::{restore, settle_log};
+pub(super) use file::restore::{reset_wal, restore};
 use index::search;
 use index::search::indexer::Indexer;
 use index::threads;
@@ -67,12 +67,12 @@ use writer::job::{Job, JobRef};
 use writer::role::SqliteWriter;
 pub use writer::transaction::SqlTransaction;
 
-use crate::base::limits::SEARCH_TAIL_MAX;
 use crate::base::{Namespace, ThreadId};
+use crate::limits::SEARCH_TAIL_MAX;
 use crate::store::batch::Batch;
 use crate::store::error::StoreError;
 use crate::store::log::{
-    CommitHandle, Erase, Erasure, HeadParts, Log, LogParts, NamespaceRef, RecordQuery, StateQuery, ThreadParts,
+    Capabilities, CommitHandle, Erase, Erasure, HeadParts, Log, NamespaceRef, RecordQuery, StateQuery, ThreadParts,
     ThreadRow, ThreadRows, TimerQuery, VisitState,
 };
 use crate::store::operation::{NewOperation, OperationField, OperationQuery, OperationRecord, TRASHED};
@@ -337,16 +337,16 @@ impl Log for SqliteBackend {
         }
     }
 
-    fn parts(&self) -> LogParts<'_> {
-        LogParts {
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities {
             follow: Some(self),
             searches: Some(self),
             prunes: Some(self),
             checks: Some(self),
             transactions: Some(self),
             file: Some(self),
-            beside: Some(self),
-            ..LogParts::NONE
+            side_tables: Some(self),
+            ..Capabilities::NONE
         }
     }
 }

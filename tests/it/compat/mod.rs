@@ -3,10 +3,9 @@
 mod show;
 
 use annals::base::{IdSource, Timestamp};
-use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
-use annals::store::{
-    Batch, ItemRange, Log, LogExt, NewCheckpoint, OpenOptions, Parent, Payload, Source, SqliteBackend,
-};
+use annals::store::batch::{Batch, Change, ChangeValue, Data, ItemChange, ItemOp, NewCheckpoint, Parent, Payload};
+use annals::store::log::{Log, LogExt};
+use annals::store::{ItemRange, OpenOptions, Source, SqliteBackend};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,7 +52,7 @@ fn a_file_of_format_1_is_migrated_and_shows_what_it_showed() {
     assert_eq!((migration.from, migration.to, migration.problems), (1, 2, Vec::new()));
     assert_eq!(migration.retained, None, "the copy of a file that verifies is removed");
     assert_shows(&store, &expected);
-    assert_eq!(store.check().unwrap().problems, Vec::<annals::store::Finding>::new());
+    assert_eq!(store.check().unwrap().problems, Vec::<annals::store::check::Finding>::new());
     drop(store);
     assert_eq!(names(&folder), ["store.db"]);
     let store = SqliteBackend::open(&path, &OpenOptions::new().read_only(true)).unwrap();
@@ -71,7 +70,7 @@ fn every_stored_file_shows_what_its_build_showed() {
         let migrated = store.migration().map(|migration| migration.from.to_string());
         assert!(migrated.is_none_or(|from| name.ends_with(&from)), "{name}");
         assert_shows(&store, &shown(&format!("{name}.json")));
-        assert_eq!(store.check().unwrap().problems, Vec::<annals::store::Finding>::new(), "{name}");
+        assert_eq!(store.check().unwrap().problems, Vec::<annals::store::check::Finding>::new(), "{name}");
     }
 }
 
@@ -93,7 +92,7 @@ fn every_thread_of_a_migrated_file_is_continued_and_forked_and_deleted() {
         let state = store.state(&head).unwrap();
         let version = state.channels.iter().map(|channel| channel.version).max().unwrap_or(0) + 1;
         let mut position = 0;
-        let mut last = |row: annals::store::ItemRow<'_>| {
+        let mut last = |row: annals::store::record::ItemRow<'_>| {
             position = row.position + 1;
             Ok(())
         };
@@ -110,7 +109,7 @@ fn every_thread_of_a_migrated_file_is_continued_and_forked_and_deleted() {
     }
     let after: Vec<(String, u64)> = before.into_iter().map(|(thread, length)| (thread, length + 1)).collect();
     assert_eq!(lengths(&store), after);
-    assert_eq!(store.check().unwrap().problems, Vec::<annals::store::Finding>::new());
+    assert_eq!(store.check().unwrap().problems, Vec::<annals::store::check::Finding>::new());
     // The forks of a thread are known, and what nothing else uses goes with the last thread.
     let all: Vec<_> = store.threads(None, 100).unwrap().into_iter().map(|thread| thread.id).collect();
     for (forked, fork) in [("alice", "bob"), ("deep", "deep-2")] {

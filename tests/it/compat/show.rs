@@ -1,10 +1,10 @@
 //! Shows the content of a store: a line of JSON for each thread, checkpoint, timer and entry.
 
 use annals::base::{Codec, ItemIndexRef, Timestamp};
-use annals::store::{
-    ChannelValue, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange, Log, LogExt, Payload, TaskKind,
-    WriteValue,
-};
+use annals::store::batch::{Payload, WriteValue};
+use annals::store::log::{CheckpointQuery, Log, LogExt};
+use annals::store::record::{ChannelValue, CheckpointRecord, TaskKind};
+use annals::store::{CheckpointRef, ItemRange};
 use serde_json::{Value, json};
 
 /// Of a namespace with more checkpoints a ninth is shown.
@@ -82,7 +82,7 @@ fn channels(store: &dyn Log, at: &CheckpointRef) -> Value {
             ChannelValue::Value(payload) => owned(payload),
             ChannelValue::Items => {
                 let mut items = Vec::new();
-                let mut visit = |row: annals::store::ItemRow<'_>| {
+                let mut visit = |row: annals::store::record::ItemRow<'_>| {
                     let of = payload(row.payload.codec, row.payload.data, row.payload.index);
                     items.push(json!([row.position, row.ordinal, row.task, of]));
                     Ok(())
@@ -138,7 +138,7 @@ pub(super) fn show(store: &dyn Log) -> Vec<Value> {
         let (task, wake_at) = (timer.task.to_string(), timer.wake_at.as_micros());
         lines.push(json!({ "timer": point(&timer.point), "task": task, "wake_at": wake_at }));
     }
-    let mut entry = |of: &annals::store::KvRecord| {
+    let mut entry = |of: &annals::store::log::KvRecord| {
         lines.push(json!({
             "kv": of.namespace.path(),
             "key": of.key,
@@ -149,6 +149,6 @@ pub(super) fn show(store: &dyn Log) -> Vec<Value> {
         }));
         Ok(true)
     };
-    store.beside().unwrap().kv_entries(None, Timestamp::from_micros(0), &mut entry).unwrap();
+    store.side_tables().unwrap().kv_entries(None, Timestamp::from_micros(0), &mut entry).unwrap();
     lines
 }

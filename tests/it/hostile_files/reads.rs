@@ -8,8 +8,9 @@ use std::time::Duration;
 use annals::base::Timestamp;
 use annals::history::{PrunePolicy, Snapshot, Thread, UsageQuery};
 use annals::rusqlite::{Connection, ErrorCode, OpenFlags};
-use annals::store::log::LogPosition;
-use annals::store::{LogExt, OperationQuery, SearchQuery, Store, StoreError, ThreadQuery};
+use annals::store::log::{LogExt, LogPosition};
+use annals::store::operation::OperationQuery;
+use annals::store::{SearchQuery, Store, StoreError, ThreadQuery};
 use annals_runs::{SnapshotRuns, StoreRuns, ThreadRuns};
 
 use super::{View, pairs};

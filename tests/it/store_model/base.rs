@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use annals::base::TaskId;
-use annals::store::WriteValue;
-use annals::store::batch::{Change, ChangeValue, WriteRef};
+use annals::store::batch::{Change, ChangeValue, WriteRef, WriteValue};
 
 /// The base of a new checkpoint: the versions, the positions and the writes.
 #[derive(Clone, Default)]

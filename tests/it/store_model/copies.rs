@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use annals::base::ThreadId;
-use annals::store::{
-    ChannelRecord, CheckpointRecord, CheckpointRef, ItemRange, Log, LogExt, OpenOptions, Store, WriteRecord, WriteValue,
-};
+use annals::store::batch::WriteValue;
+use annals::store::log::{Log, LogExt};
+use annals::store::record::{ChannelRecord, CheckpointRecord, WriteRecord};
+use annals::store::{CheckpointRef, ItemRange, OpenOptions, Store};
 use proptest::prelude::*;
 
 use super::{Pair, items, plain};

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use annals::store::{CheckpointRef, ItemRange, Log, LogExt, Payload, PruneSpan, StateRecord, StoreError, WriteRecord};
+use annals::store::batch::Payload;
+use annals::store::log::{Log, LogExt, PruneSpan};
+use annals::store::record::{StateRecord, WriteRecord};
+use annals::store::{CheckpointRef, ItemRange, StoreError};
 use proptest::prelude::*;
 
 use super::{Pair, items};

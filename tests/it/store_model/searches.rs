@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use annals::base::ThreadId;
-use annals::store::{Log, LogExt, OpenOptions, SearchHit, SearchOptions, SearchQuery, SqliteBackend};
+use annals::store::log::{Log, LogExt};
+use annals::store::search::SearchHit;
+use annals::store::{OpenOptions, SearchOptions, SearchQuery, SqliteBackend};
 use proptest::prelude::*;
 
 use super::{LISTS, follow, moment, op};

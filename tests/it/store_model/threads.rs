@@ -1,7 +1,8 @@
 //! Listings of threads of the file and of the model.
 
 use annals::base::{CheckpointId, Timestamp};
-use annals::store::{Log, LogExt, MarkedWrite, StatusKind, ThreadInfo, ThreadQuery};
+use annals::store::log::{Log, LogExt};
+use annals::store::{MarkedWrite, StatusKind, ThreadInfo, ThreadQuery};
 use proptest::prelude::*;
 
 /// Compares listings, page by page. If `rebuilds` is set, the table of threads is made anew first: otherwise listings

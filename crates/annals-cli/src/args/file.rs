@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use annals::store::{CheckedUpTo, StoreError};
+use annals::store::StoreError;
+use annals::store::check::CheckedUpTo;
 
 const DEMO_EXAMPLES: &str = "\
 Examples:

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use annals::history::{StatusKind, ThreadQuery};
-use annals::store::{SearchCursor, Store};
+use annals::store::Store;
+use annals::store::search::SearchCursor;
 
 use crate::since::Since;
 

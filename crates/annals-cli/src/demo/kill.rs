@@ -6,8 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use annals::store::batch::Batch;
 use annals::store::log::{CommitHandle, Layer, Log};
-use annals::store::{Batch, OpenOptions, Source, Store, StoreError};
+use annals::store::{OpenOptions, Source, Store, StoreError};
 
 use crate::output::note;
 

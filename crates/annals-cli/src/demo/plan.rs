@@ -114,7 +114,7 @@ fn run_in(store: &Store, id: &str) -> Result<Option<(Snapshot, String)>, Command
         None => {
             let writes = head.writes()?;
             let write = writes.iter().find(|write| &*write.channel == "folder");
-            write.map(annals::store::WriteRecord::to_value).transpose()?
+            write.map(annals::store::record::WriteRecord::to_value).transpose()?
         }
     };
     Ok(folder.and_then(|folder| Some((head, folder.as_str()?.to_owned()))))

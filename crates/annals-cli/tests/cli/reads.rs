@@ -2,8 +2,8 @@
 //! times.
 
 use annals::base::Encoded;
-use annals::store::batch::{Change, ChangeValue, Data};
-use annals::store::{Batch, NewCheckpoint, OpenOptions, Parent, Payload, Source, Store, Synchronous};
+use annals::store::batch::{Batch, Change, ChangeValue, Data, NewCheckpoint, Parent, Payload};
+use annals::store::{OpenOptions, Source, Store, Synchronous};
 
 use super::*;
 

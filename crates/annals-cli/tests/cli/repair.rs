@@ -128,8 +128,8 @@ fn a_view_of_another_program_is_named_and_one_that_is_missing_is_made_anew() {
     change("DROP VIEW \"mine\"");
     let refused = bench.annals(&["threads", "--json"]);
     assert_eq!(document(&refused.stderr)["error"]["hint"], "annals doctor --fix makes it anew");
-    assert_eq!(bench.json(&["doctor", "--fix"])["remade"], json!(["view v_facts"]));
-    assert_eq!(bench.json(&["doctor"])["remade"], json!([]));
+    assert_eq!(bench.json(&["doctor", "--fix"])["rebuilt"], json!(["view v_facts"]));
+    assert_eq!(bench.json(&["doctor"])["rebuilt"], json!([]));
     assert!(bench.text(&["doctor", "--fix"]).contains("nothing was missing in the schema"));
     bench.text(&["threads"]);
 }

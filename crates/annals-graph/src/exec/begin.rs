@@ -9,7 +9,8 @@ use crate::graph::{Command, NodeOutput};
 use crate::panicking::panic_text;
 use crate::state::Writes;
 use crate::state::erased::resolve;
-use crate::store::{NewWrites, Source};
+use crate::store::Source;
+use crate::store::batch::NewWrites;
 use crate::task::Interrupt;
 
 use super::apply::{abandon, apply_untasked, see_all};

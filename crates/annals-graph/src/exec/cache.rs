@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::Map;
-use crate::base::limits::CACHE_WRITES_MARGIN;
 use crate::base::{Codec, Encoded, ItemIndex, Payload, TaskId, Timestamp, Value, WriteValue};
 use crate::graph::{CachePolicy, Graph, INPUT};
 use crate::hash::{FieldHasher, digits};
+use crate::limits::CACHE_WRITES_MARGIN;
 use crate::panicking::panic_text;
 use crate::store::{Cache, CacheKey};
 use crate::task::task_labels;

@@ -13,7 +13,7 @@ use crate::graph::{BoxError, Graph, NodeResult, RetryPolicy};
 use crate::panicking::panic_text;
 use crate::state::erased::{messages_in_value, resolve};
 use crate::state::{Writes, WritesView};
-use crate::store::{NewWrite, NewWrites};
+use crate::store::batch::{NewWrite, NewWrites};
 use crate::task::{
     Around, Attempt, AttemptLog, Attempts, Call, CallError, CallOutcome, CallParts, CallRecord, CallValue, Context,
     ContextParts, EndedCalls, FunctionResult, Interrupt, Interrupted, Life, MessagePart, NodePlace, Signal, StepAt,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::base::{Encoded, TaskId, Timestamp, Value};
 use crate::hash;
-use crate::store::NewWrite;
+use crate::store::batch::NewWrite;
 use crate::task::{CallError, CallRecord, Context, StoredCall, TaskPath};
 
 use super::call::CallJob;

@@ -8,8 +8,8 @@ use crate::base::{CheckpointId, Encoded, IdSource, TaskId, Timestamp, Value};
 use crate::graph::{Graph, NodeOutput, PathFuture, START};
 use crate::state::Writes;
 use crate::state::erased::resolve;
-use crate::store::batch::{Change, ChangeValue, Data, Seen};
-use crate::store::{Batch, NewCheckpoint, NewWrite, NewWrites, Parent, Source};
+use crate::store::Source;
+use crate::store::batch::{Batch, Change, ChangeValue, Data, NewCheckpoint, NewWrite, NewWrites, Parent, Seen};
 use crate::task::{Context, ContextParts, Life, NodePlace, Scope, StepAt};
 
 use super::apply::{Changes, apply, apply_untasked};

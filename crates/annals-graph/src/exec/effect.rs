@@ -7,7 +7,8 @@ use crate::base::Value;
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId};
 use crate::graph::{Breakpoints, Command};
 use crate::state::{StateView, Writes};
-use crate::store::{Batch, CacheKey, CheckpointRef};
+use crate::store::batch::Batch;
+use crate::store::{CacheKey, CheckpointRef};
 use crate::task::{Context, Interrupt, MessagePart, Scope};
 
 use super::error::RunError;

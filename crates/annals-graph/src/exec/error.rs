@@ -3,7 +3,7 @@
 use crate::base::CodecError;
 use crate::graph::{BoxError, GraphProblem};
 use crate::state::StateError;
-use crate::task::{Interrupted, InvalidResumeValue, OutOfTime};
+use crate::task::{Interrupted, InvalidResumeValue, TimedOut};
 
 use super::limits::TimeoutKind;
 
@@ -57,7 +57,7 @@ pub enum RunError {
         nodes: Vec<String>,
         /// The marker that identifies this error in the source chain of other errors.
         #[doc(hidden)]
-        source: OutOfTime,
+        source: TimedOut,
     },
     /// A node returned [`Cancelled`](crate::task::Cancelled), and its run was not cancelled (`NodeCancelledError`). It
     /// has failed, and is not retried.

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use crate::base::{Encoded, TaskId};
-use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
-use crate::store::{NewCheckpoint, NewWrite, NewWrites, Payload};
+use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, NewCheckpoint, NewWrite, NewWrites, Payload};
 
 /// The time at which a run commits its checkpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

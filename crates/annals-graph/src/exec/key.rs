@@ -6,7 +6,7 @@
 use crate::base::NULL_TASK;
 use crate::base::{Map, RunId, Value};
 use crate::graph::Command;
-use crate::store::NewWrite;
+use crate::store::batch::NewWrite;
 use annals_runs::SpecialWrite;
 
 use super::begin::resume_values_by_id;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::graph::{TimeoutPolicy, Work};
-use crate::task::{Context, OutOfTime, StepTime};
+use crate::task::{Context, StepTime, TimedOut};
 
 use super::error::RunError;
 use super::task::TaskJob;
@@ -67,7 +67,7 @@ pub(super) fn step_timeout(within: &StepTime) -> RunError {
 /// Returns whether an error is that of a superstep that timed out, in this graph or in a subgraph.
 pub(super) fn is_step_timeout(error: &RunError) -> bool {
     let mut causes = std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source());
-    causes.any(|cause| cause.is::<OutOfTime>())
+    causes.any(|cause| cause.is::<TimedOut>())
 }
 
 /// Returns the next deadline of an attempt, `None` if its time is not limited.

@@ -8,7 +8,8 @@ use crate::base::decode_bytes;
 use crate::base::{CheckpointId, CodecError, ListDelta, ListRef, Map, PayloadRef, Timestamp, Value, WriteValue};
 use crate::graph::{Graph, JOIN_CHANNEL, NodeOutput, SendTo, TimeoutPolicy};
 use crate::state::{BoxWrite, FieldKind, ListLoader, StateError, Writes};
-use crate::store::{ChannelRecord, ChannelValue, ItemRow, Source, StateRecord, TaskKind, WriteRecord};
+use crate::store::Source;
+use crate::store::record::{ChannelRecord, ChannelValue, ItemRow, StateRecord, TaskKind, WriteRecord};
 use crate::task::{Attempt, Interrupt};
 
 use super::begin::resume_values_by_id;

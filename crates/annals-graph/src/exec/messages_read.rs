@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use crate::base::Value;
-use crate::base::limits::STREAM_IDS_COPIED_MAX;
 use crate::graph::{INPUT, VALUE};
+use crate::limits::STREAM_IDS_COPIED_MAX;
 use crate::state::erased::{brings_other_messages, messages_in_value, messages_of};
 use crate::state::{Layout, StateRef};
 use crate::task::MessagePart;

@@ -8,8 +8,7 @@ use std::time::Duration;
 use crate::base::{CheckpointId, Namespace};
 use crate::graph::{Breakpoints, Graph, VALUE};
 use crate::state::StateRef;
-use crate::store::batch::Expect;
-use crate::store::{Batch, NewCheckpoint, NewTimer, NewWrites};
+use crate::store::batch::{Batch, Expect, NewCheckpoint, NewTimer, NewWrites};
 use crate::task::{Context, Interrupt, Scope, StepTime, StoredCall};
 
 use super::before::Before;

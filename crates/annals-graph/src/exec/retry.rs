@@ -8,7 +8,7 @@ use crate::base::{CheckpointId, Map, Namespace, TaskId, Timestamp, Value};
 use crate::graph::{Graph, RetryPolicy, TimeoutPolicy};
 use crate::hash;
 use crate::state::StateError;
-use crate::store::{NewWrite, NewWrites};
+use crate::store::batch::{NewWrite, NewWrites};
 use crate::task::{Attempt, Attempts, CallBegan, Context, EndedCalls, Interrupt, NodeError, task_namespace};
 
 use super::attempts::{self, attempts_of};

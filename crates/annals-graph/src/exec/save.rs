@@ -4,11 +4,12 @@ use annals_runs::{SpecialWrite, interrupts_write};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::base::limits::GRAPH_CODE_STEPS;
 use crate::base::{CheckpointId, Encoded, Value, WriteValue};
 use crate::graph::Graph;
-use crate::store::batch::{ChangeValue, Data};
-use crate::store::{NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Source, TaskRecord};
+use crate::limits::GRAPH_CODE_STEPS;
+use crate::store::Source;
+use crate::store::batch::{ChangeValue, Data, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent};
+use crate::store::record::TaskRecord;
 use crate::task::Interrupt;
 
 use super::effect::{Effect, EventKind, Status};

@@ -13,7 +13,7 @@ use crate::hash;
 use crate::panicking::panic_text;
 use crate::state::erased::resolve;
 use crate::state::{BoxWrite, FieldKind, StateRef, Writes};
-use crate::store::{TaskKind, TaskRecord};
+use crate::store::record::{TaskKind, TaskRecord};
 use crate::task::{Cancelled, Context, Interrupt, Interrupted, Signal, TaskInfo, holds};
 
 use super::error::RunError;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::base::Value;
-use crate::base::limits::{RETRY_INTERVAL_DEFAULT, RETRY_INTERVAL_MAX_DEFAULT};
+use crate::limits::{RETRY_INTERVAL_DEFAULT, RETRY_INTERVAL_MAX_DEFAULT};
 
 /// Tells whether an error is retried.
 type Predicate = Arc<dyn Fn(&(dyn Error + 'static)) -> bool + Send + Sync>;
@@ -181,7 +181,7 @@ fn is_transient(error: &(dyn Error + 'static)) -> bool {
         || error.is::<serde_json::Error>()
         || error.is::<crate::base::CodecError>()
         || error.is::<crate::state::StateError>()
-        || error.is::<crate::task::OutOfTime>()
+        || error.is::<crate::task::TimedOut>()
         || matches!(error.downcast_ref(), Some(crate::task::CallError::ChangedArguments { .. })))
 }
 

@@ -11,7 +11,8 @@ use std::rc::Rc;
 use std::task::{Context as Polling, Poll, Waker};
 
 use crate::base::{CheckpointId, Namespace, ThreadId};
-use crate::store::{CheckpointRecord, CheckpointRef, WriteRecord};
+use crate::store::CheckpointRef;
+use crate::store::record::{CheckpointRecord, WriteRecord};
 
 use super::start::Loaded;
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::exec::Head;
 use crate::graph::Graph;
-use crate::store::{Batch, CheckpointRef, NewCheckpoint, NewWrites, WriteRecord};
+use crate::store::CheckpointRef;
+use crate::store::batch::{Batch, NewCheckpoint, NewWrites};
+use crate::store::record::WriteRecord;
 
 /// The batches that a run holds back, in their order.
 #[derive(Default)]

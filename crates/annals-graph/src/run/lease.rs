@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use crate::store::{Batch, LeaseOwner, NewLease};
+use crate::store::batch::Batch;
+use crate::store::lease::{LeaseOwner, NewLease};
 
 /// The lease of a run.
 #[derive(Clone, Debug)]
@@ -68,7 +69,7 @@ impl RunLease {
             // The first commit is the last one, or the run takes no lease.
             (LeaseStage::Due, Some(now), _) => {
                 self.stage = LeaseStage::Over;
-                Some(NewLease::free(owner, now))
+                Some(NewLease::require_unclaimed(owner, now))
             }
             (_, _, None) => None,
             (_, _, Some(_)) if ends => {

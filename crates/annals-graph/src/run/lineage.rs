@@ -8,7 +8,8 @@ use std::borrow::Cow;
 
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId};
 use crate::graph::START;
-use crate::store::{CheckpointRecord, CheckpointRef, Source, WriteRecord};
+use crate::store::record::{CheckpointRecord, WriteRecord};
+use crate::store::{CheckpointRef, Source};
 use crate::task::without_tasks;
 
 use super::decision::{Decision, DecisionLog};
@@ -216,7 +217,7 @@ mod tests {
     use super::super::decision::{Found, Need, Step};
     use super::*;
     use crate::base::{Encoded, TaskId, Timestamp, WriteValue};
-    use crate::store::{TaskKind, TaskRecord};
+    use crate::store::record::{TaskKind, TaskRecord};
 
     fn at(thread: &str, n: u8) -> CheckpointRef {
         let (thread, checkpoint) = (ThreadId::new(thread).unwrap(), CheckpointId::from_bytes([n; 16]));

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::exec::RunStart;
-use crate::store::{CheckpointRecord, CheckpointRef, Source, StoreError};
+use crate::store::record::CheckpointRecord;
+use crate::store::{CheckpointRef, Source, StoreError};
 
 use super::decision::{Decision, DecisionLog};
 use super::start::Loaded;

@@ -8,8 +8,8 @@ use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Value};
 use crate::exec::{CallLeft, Head, Machine, RunError, Saving, Status, special};
 use crate::graph::{Graph, Persistence};
 use crate::state::StateRef;
-use crate::store::batch::{CommitChain, Expect};
-use crate::store::{Batch, CheckpointRef, NewWrites, StoreError};
+use crate::store::batch::{Batch, CommitChain, Expect, NewWrites};
+use crate::store::{CheckpointRef, StoreError};
 use crate::task::{CallBegan, Context, Interrupted, Signal};
 
 use super::decision::Decision;
@@ -303,7 +303,7 @@ impl Session {
         namespace: &Namespace,
         newest: &CheckpointId,
     ) -> HashMap<CheckpointId, CheckpointId> {
-        let raised: HashMap<_, _> = batch.raise_ids(namespace, newest).into_iter().collect();
+        let raised: HashMap<_, _> = batch.remint_ids(namespace, newest).into_iter().collect();
         for id in self.renamed.values_mut() {
             *id = raised.get(id).copied().unwrap_or(*id);
         }
@@ -417,7 +417,8 @@ impl Session {
 mod tests {
     use super::*;
     use crate::base::{Encoded, Timestamp, WriteValue};
-    use crate::store::{NewCheckpoint, NewWrite, Source};
+    use crate::store::Source;
+    use crate::store::batch::{NewCheckpoint, NewWrite};
 
     fn id(n: u8) -> CheckpointId {
         CheckpointId::from_bytes([n; 16])

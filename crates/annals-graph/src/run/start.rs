@@ -5,7 +5,9 @@ use std::sync::Arc;
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::exec::Head;
 use crate::graph::{Graph, Persistence};
-use crate::store::{CheckpointRecord, CheckpointRef, LeaseRecord, Source, StoreError};
+use crate::store::lease::LeaseRecord;
+use crate::store::record::CheckpointRecord;
+use crate::store::{CheckpointRef, Source, StoreError};
 use crate::task::{CallBegan, Context};
 
 use super::decision::{DecisionLog, Need};

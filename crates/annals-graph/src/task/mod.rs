@@ -29,7 +29,7 @@ pub use control::{Cancelled, RunControl};
 pub use message_part::MessagePart;
 pub use message_stream::MessageStream;
 #[doc(hidden)]
-pub use step_time::OutOfTime;
+pub use step_time::TimedOut;
 pub use task_body::{Awaited, Blocking, IntoTask, TaskBody};
 pub use task_info::TaskInfo;
 

@@ -22,7 +22,7 @@ pub(crate) struct StepTime {
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the superstep exceeded its time limit")]
-pub struct OutOfTime(());
+pub struct TimedOut(());
 
 impl StepTime {
     pub(crate) fn new(step: i64, limit: Duration) -> Self {
@@ -71,7 +71,7 @@ impl StepTime {
     }
 
     /// Returns the source of the error of the superstep.
-    pub(crate) fn source(&self) -> OutOfTime {
-        OutOfTime(())
+    pub(crate) fn source(&self) -> TimedOut {
+        TimedOut(())
     }
 }

@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use annals::base::NULL_TASK;
-use annals::store::{CheckpointRef, LogExt, WriteRecord, WriteValue};
+use annals::store::CheckpointRef;
+use annals::store::batch::WriteValue;
+use annals::store::log::LogExt;
+use annals::store::record::WriteRecord;
 use annals_graph::Durability;
 use annals_graph::graph::{CachePolicy, Entrypoint, Persistence, RetryPolicy};
 use annals_graph::prelude::*;

@@ -2,7 +2,7 @@
 //! graphs with another version, and parts with versions of their own.
 
 use annals::base::{Encoded, TaskId, WriteValue};
-use annals::store::{Batch, NewWrite, NewWrites};
+use annals::store::batch::{Batch, NewWrite, NewWrites};
 use annals_graph::RunError;
 use annals_graph::graph::{Entrypoint, RetryPolicy};
 use annals_graph::prelude::*;

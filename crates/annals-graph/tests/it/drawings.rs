@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use annals::base::{Clock, SystemClock, Value};
 use annals::state::DynState;
-use annals::store::{CacheKey, KvNamespaceQuery, KvQuery, OpenOptions};
+use annals::store::kv::KvNamespaceQuery;
+use annals::store::{CacheKey, KvQuery, OpenOptions};
 use annals_graph::graph::Entrypoint;
 use annals_graph::prelude::*;
 use macro_rules_attribute::apply;

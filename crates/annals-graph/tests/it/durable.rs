@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use annals::base::Timestamp;
-use annals::store::{LogExt, OpenOptions, StoreError};
+use annals::store::log::LogExt;
+use annals::store::{OpenOptions, StoreError};
 use annals_graph::Durability;
 use annals_graph::RunError;
 use annals_graph::prelude::*;

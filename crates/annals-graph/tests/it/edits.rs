@@ -1,7 +1,8 @@
 //! Looking back and changing states from outside: histories, updates as nodes, inputs, ends and copies.
 
 use annals::history::{HistoryFilter, PrunePolicy};
-use annals::store::{Source, TaskKind};
+use annals::store::Source;
+use annals::store::record::TaskKind;
 use annals_graph::graph::Own;
 use annals_graph::prelude::*;
 use annals_graph::{EditProblem, RunError};

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use annals::base::{CheckpointId, IdSource};
 use annals::history::OnConflict;
-use annals::store::{Batch, NewCheckpoint, Parent, Source};
+use annals::store::Source;
+use annals::store::batch::{Batch, NewCheckpoint, Parent};
 use annals_graph::Durability;
 use annals_graph::graph::{Entry, Entrypoint, RetryPolicy};
 use annals_graph::prelude::*;

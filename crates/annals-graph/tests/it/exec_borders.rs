@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use annals::store::{LogExt, Source, WriteValue};
+use annals::store::Source;
+use annals::store::batch::WriteValue;
+use annals::store::log::LogExt;
 use annals_graph::graph::{Entrypoint, Own, Persistence, RetryPolicy};
 use annals_graph::prelude::*;
 use annals_graph::task::Task;
@@ -28,7 +30,7 @@ fn stored(thread: &Thread) -> Vec<String> {
     let Some(head) = thread.head().unwrap() else { return Vec::new() };
     let writes = thread.store().backend().writes(head.point()).unwrap();
     let name = |task| head.record().tasks.iter().find(|of| of.id == task).map(|of| of.name.to_string());
-    let of = |write: &annals::store::WriteRecord| {
+    let of = |write: &annals::store::record::WriteRecord| {
         let null = if write.value == WriteValue::Null { " -" } else { "" };
         let name = name(write.task).unwrap_or_else(|| write.path.to_string());
         format!("{name} {} {}{null}", write.channel, write.index)

@@ -1,6 +1,6 @@
 //! Tests entrypoints and tasks, on both backends: calls that run again and calls that do not.
 
-use annals::store::LogExt;
+use annals::store::log::LogExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 

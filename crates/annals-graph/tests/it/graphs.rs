@@ -1,6 +1,6 @@
 //! Tests graphs on the real store: the nodes that run, their order, and the persisted state.
 
-use annals::store::LogExt;
+use annals::store::log::LogExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
@@ -311,7 +311,7 @@ fn a_message_that_is_given_back_as_it_was_is_not_stored_again() {
     graph.invoke(&thread, Chat::update().messages(first.collect::<Vec<_>>())).unwrap();
     let head = thread.head().unwrap().unwrap();
     let mut written = 0;
-    let count = &mut |row: annals::store::ItemRow<'_>| {
+    let count = &mut |row: annals::store::record::ItemRow<'_>| {
         written += usize::from(row.ordinal == head.record().ordinal);
         Ok(())
     };

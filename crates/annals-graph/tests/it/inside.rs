@@ -1,7 +1,7 @@
 //! Tests subgraphs in nodes, on both backends: their input, their persisted state, and the commands, interrupts and
 //! events that reach the parent graph.
 
-use annals::store::LogExt;
+use annals::store::log::LogExt;
 use annals_graph::Durability;
 use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;

@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use annals::base::{Clock, Encoded, Map, Timestamp, Value};
-use annals::store::{
-    CacheKey, KvCompare, KvItem, KvNamespaceQuery, KvQuery, MemoryBackend, OpenOptions, Store, StoreError,
-};
+use annals::store::kv::{KvCompare, KvItem, KvNamespaceQuery};
+use annals::store::{CacheKey, KvQuery, MemoryBackend, OpenOptions, Store, StoreError};
 use annals_graph::prelude::{CompiledGraph, Context, Input, START, State, StateGraph};
 
 /// A clock that a test sets.

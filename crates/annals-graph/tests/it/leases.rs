@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use annals::base::{Clock, SystemClock, Timestamp};
-use annals::store::{Batch, NewLease, OpenOptions, StoreError};
+use annals::store::batch::Batch;
+use annals::store::lease::NewLease;
+use annals::store::{OpenOptions, StoreError};
 use annals_graph::graph::Entrypoint;
 use annals_graph::prelude::*;
 use annals_graph::task::{RunControl, Task};
@@ -158,7 +160,7 @@ fn every_end_of_a_run_releases_its_lease() {
         assert_eq!(lease_of(&thread), (3, false));
         run(text("fail")).unwrap_err();
         // A run that failed releases in the background.
-        thread.store().settle_abandoned();
+        thread.store().flush_abandoned();
         assert_eq!(lease_of(&thread), (4, false));
         let drained = way.invoke(graph.run(&thread).lease(LEASE).control(&control), line("drain")).unwrap();
         assert!(matches!(drained, Outcome::Drained { .. }));
@@ -177,7 +179,7 @@ fn a_run_that_is_dropped_releases_its_lease() {
     stream.next().unwrap().unwrap();
     assert_eq!(lease_of(&thread), (1, true));
     drop(stream);
-    thread.store().settle_abandoned();
+    thread.store().flush_abandoned();
     assert_eq!(lease_of(&thread), (1, false));
     let done = graph.run(&thread).lease(LEASE).invoke(Input::Continue).unwrap();
     assert_eq!(done.state().lines.to_vec(), ["input", "one"]);
@@ -306,7 +308,7 @@ fn an_edit_from_outside_needs_no_lease_and_makes_the_run_a_conflict() {
     });
     let error = graph.run(&thread).lease(LEASE).invoke(line("input")).unwrap_err();
     assert!(matches!(error.as_store(), Some(StoreError::Conflict { .. })), "{error}");
-    thread.store().settle_abandoned();
+    thread.store().flush_abandoned();
     assert_eq!(lease_of(&thread), (1, false));
     assert_eq!(graph.get_state(&thread).unwrap().values.lines.to_vec(), ["input", "edit"]);
 }
@@ -383,7 +385,7 @@ fn a_clock_that_jumps_back_keeps_a_lease_for_its_owner_until_the_first_timestamp
     let thread = store.thread("back").unwrap();
     thread.update(line("before")).unwrap();
     let id = thread.id().clone();
-    let claim = |owner: &annals::store::LeaseOwner| {
+    let claim = |owner: &annals::store::lease::LeaseOwner| {
         let (now, until) = (store.now(), store.now().saturating_add(LEASE));
         store.commit(&Batch::of_lease(id.clone(), NewLease::claim(owner.clone(), now, until)))
     };
@@ -421,7 +423,7 @@ fn a_renewal_that_comes_an_hour_late_holds_the_thread_only_if_nobody_claimed_it(
         thread.update(line("before")).unwrap();
         let (owner, rival) = (store.mint_owner(), store.mint_owner());
         let commit = |lease: NewLease| store.commit(&Batch::of_lease(thread.id().clone(), lease));
-        let claim = |owner: &annals::store::LeaseOwner| {
+        let claim = |owner: &annals::store::lease::LeaseOwner| {
             commit(NewLease::claim(owner.clone(), store.now(), store.now().saturating_add(LEASE)))
         };
         claim(&owner).unwrap();

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use annals::base::{Clock, ThreadId, Timestamp};
 use annals::rusqlite::Connection;
-use annals::store::{Batch, NewLease, OpenOptions, StoreError};
+use annals::store::batch::Batch;
+use annals::store::lease::NewLease;
+use annals::store::{OpenOptions, StoreError};
 use annals_graph::graph::Entrypoint;
 use annals_graph::prelude::*;
 use annals_graph::task::{RunControl, Task};

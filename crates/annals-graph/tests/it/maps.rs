@@ -1,6 +1,6 @@
 //! Graphs with map and text channels, and threads whose reducers became channels that store their changes.
 
-use annals::store::LogExt;
+use annals::store::log::LogExt;
 use std::collections::BTreeMap;
 
 use annals::state::{KeyMap, Text};
@@ -133,7 +133,7 @@ fn a_subgraph_shares_the_map_and_the_text_of_its_parent_graph() {
             (52, Some(&51), Some(&10))
         );
         let (head, mut put) = (thread.at("@").unwrap(), 0);
-        let visit = &mut |row: annals::store::ItemRow<'_>| {
+        let visit = &mut |row: annals::store::record::ItemRow<'_>| {
             put += usize::from(row.ordinal == head.record().ordinal);
             Ok(())
         };

@@ -1,11 +1,11 @@
 //! Messages that nodes and tasks stream, persisted on the way.
 
-use annals::store::LogExt;
+use annals::store::log::LogExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use annals::store::WriteValue;
+use annals::store::batch::WriteValue;
 use annals_graph::Durability;
 use annals_graph::IntoInput;
 use annals_graph::graph::{Entry, Entrypoint};

@@ -1,6 +1,6 @@
 //! Tests the policies for failures, on both backends: retries, error handlers, and the state that a later run takes up.
 
-use annals::store::LogExt;
+use annals::store::log::LogExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

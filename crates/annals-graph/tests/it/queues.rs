@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use annals::base::{Clock, Timestamp, Value};
 use annals::history::ThreadQuery;
-use annals::store::{LogExt, OpenOptions, StoreError, TaskRecord};
+use annals::store::log::LogExt;
+use annals::store::record::TaskRecord;
+use annals::store::{OpenOptions, StoreError};
 use annals_graph::graph::{Entry, Entrypoint};
 use annals_graph::prelude::*;
 use annals_graph::runs::ThreadStatus;

@@ -80,7 +80,7 @@ fn a_long_pause_ends_the_run_and_a_worker_makes_the_next_attempt() {
     let errors: Vec<_> = step.attempts.iter().map(|attempt| attempt.error.as_deref().unwrap_or("none")).collect();
     assert_eq!(errors, ["node \"fetch\" failed: busy at 1", "node \"fetch\" failed: busy at 2", "none"]);
     assert_eq!(step.attempts[1].started_at, Some(at(60)));
-    assert_eq!((step.state, step.took()), (StepState::Done, Some(Duration::from_secs(180))));
+    assert_eq!((step.state, step.duration()), (StepState::Done, Some(Duration::from_secs(180))));
     assert!(store.check().unwrap().problems.is_empty());
 }
 

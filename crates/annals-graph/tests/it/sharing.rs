@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use annals::store::{ItemRange, LogExt, OpenOptions, WriteValue};
+use annals::store::batch::WriteValue;
+use annals::store::log::LogExt;
+use annals::store::{ItemRange, OpenOptions};
 use annals_graph::prelude::*;
 use macro_rules_attribute::apply;
 use proptest::prelude::*;

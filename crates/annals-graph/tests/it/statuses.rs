@@ -324,7 +324,7 @@ fn parallel(records: bool) -> Vec<(String, Option<Duration>, bool)> {
     graph.run(&thread).record_ends(records).invoke(line("begin")).unwrap();
     assert!(store.check().unwrap().problems.is_empty());
     let steps = thread.steps().unwrap().map(Result::unwrap);
-    steps.map(|step| (step.name.to_string(), step.took(), step.has_own_end)).collect()
+    steps.map(|step| (step.name.to_string(), step.duration(), step.has_own_end)).collect()
 }
 
 #[apply(each_backend)]
@@ -345,7 +345,7 @@ fn the_end_of_an_attempt_that_failed_is_not_that_of_the_next_one() {
     let graph = StateGraph::<Log>::new().node("charge", charge).edge(START, "charge").compile().unwrap();
     let step = || {
         let step = thread.steps().unwrap().next().unwrap().unwrap();
-        (step.state, step.took(), step.has_own_end)
+        (step.state, step.duration(), step.has_own_end)
     };
     hands.set(1);
     graph.run(&thread).record_ends(true).invoke(line("begin")).unwrap_err();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use annals::base::WriteValue;
 use annals::history::OnConflict;
 use annals::state::DynState;
-use annals::store::WriteRecord;
+use annals::store::record::WriteRecord;
 use annals_graph::graph::{Entrypoint, Final};
 use annals_graph::prelude::*;
 use annals_graph::{Durability, StateUpdate, UpdateAs, block_on};

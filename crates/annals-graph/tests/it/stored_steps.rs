@@ -1,12 +1,12 @@
 //! Supersteps as they are stored: the nodes and triggers of a checkpoint, cached results, and deferred nodes.
 
-use annals::store::LogExt;
+use annals::store::log::LogExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use annals::base::decode_bytes;
 use annals::state::DynState;
-use annals::store::ChannelValue;
+use annals::store::record::ChannelValue;
 use annals_graph::graph::{CachePolicy, Entrypoint, IntoNode, Own, Persistence};
 use annals_graph::prelude::*;
 use serde_json::json;

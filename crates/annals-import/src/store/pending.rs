@@ -4,7 +4,9 @@
 
 use std::collections::HashSet;
 
-use annals::store::{Batch, CommitHandle, Store, StoreError, ThreadQuery};
+use annals::store::batch::Batch;
+use annals::store::log::CommitHandle;
+use annals::store::{Store, StoreError, ThreadQuery};
 
 use super::ImportSummary;
 use super::thread_id;

@@ -8,7 +8,8 @@ use std::path::Path;
 
 use annals::base::limits::KV_CHANGES_MAX;
 use annals::base::{Map, Value};
-use annals::store::{KvQuery, KvWrite, Store};
+use annals::store::kv::KvWrite;
+use annals::store::{KvQuery, Store};
 
 use crate::arena::{bounded, fnv};
 use crate::error::ImportError;

@@ -8,11 +8,9 @@ use std::sync::Arc;
 use annals::base::limits::FACT_BYTES_MAX;
 use annals::base::{CheckpointId, Encoded, IdSource, Namespace, Payload, Timestamp, Value};
 use annals::history::{Snapshot, Thread};
-use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
-use annals::store::{
-    Batch, ItemRange, NewCheckpoint, NewOperation, OperationChange, OperationField, OperationKind, OperationValue,
-    Parent, Source, Store, StoreError,
-};
+use annals::store::batch::{Batch, Change, ChangeValue, Data, ItemChange, ItemOp, NewCheckpoint, Parent};
+use annals::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
+use annals::store::{ItemRange, Source, Store, StoreError};
 use serde_json::json;
 
 use super::lines::{StoredLine, stored_lines};

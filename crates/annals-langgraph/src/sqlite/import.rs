@@ -4,14 +4,14 @@
 //! already is not stored again, so an import that ended early is run again. A row that cannot be taken is counted with
 //! its place, and the import goes on. *Absent:* similarity indexes, which an embedder makes anew.
 
-use annals::store::LogExt;
+use annals::store::log::LogExt;
 use std::collections::{HashSet, VecDeque};
 use std::fs;
 use std::path::Path;
 
 use annals::rusqlite::types::ValueRef;
 use annals::rusqlite::{self, Row};
-use annals::store::KvChange;
+use annals::store::log::KvChange;
 use annals_base::{Map, Value};
 use annals_import::SourceDatabase;
 use serde_json::Value as Json;
@@ -207,7 +207,7 @@ impl<P: FnMut(&DatabaseImport)> RowImport<'_, P> {
                 }
             }
             if changes.len() >= ITEMS_OF_COMMIT {
-                backend.beside().map_err(SaverError::from)?.commit_kv(&changes).map_err(SaverError::from)?;
+                backend.side_tables().map_err(SaverError::from)?.commit_kv(&changes).map_err(SaverError::from)?;
                 changes.clear();
                 self.summary.items += std::mem::take(&mut count);
                 (self.progress)(&self.summary);
@@ -215,7 +215,7 @@ impl<P: FnMut(&DatabaseImport)> RowImport<'_, P> {
             Ok::<_, ImportFault>(())
         })?;
         if !changes.is_empty() {
-            backend.beside().map_err(SaverError::from)?.commit_kv(&changes).map_err(SaverError::from)?;
+            backend.side_tables().map_err(SaverError::from)?.commit_kv(&changes).map_err(SaverError::from)?;
         }
         self.summary.items += count;
         Ok(())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use annals::rusqlite::{self, Row};
-use annals::store::{KvChange, KvNamespace};
+use annals::store::log::{KvChange, KvNamespace};
 use annals_base::{Encoded, Timestamp, Value};
 use annals_import::SourceDatabase;
 use serde_json::Value as Json;

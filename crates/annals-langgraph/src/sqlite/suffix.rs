@@ -8,7 +8,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use annals::store::{CheckpointRecord, CheckpointRef, Log, LogExt};
+use annals::store::CheckpointRef;
+use annals::store::log::{Log, LogExt};
+use annals::store::record::CheckpointRecord;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::version::VersionForm;

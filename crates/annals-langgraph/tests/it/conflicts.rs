@@ -1,7 +1,7 @@
 //! Writers that race for a thread, and puts that are not waited for.
 
-use annals::store::LogExt;
 use annals::store::Store;
+use annals::store::log::LogExt;
 use annals_langgraph::{Config, ListQuery, LostRace, NewValue, Saver, SaverCheckpoint, SaverError, StoredValue, Typed};
 
 fn checkpoint(saver: &Saver, number: u64) -> SaverCheckpoint {

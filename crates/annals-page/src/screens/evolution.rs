@@ -2,7 +2,8 @@
 
 use annals::base::Value;
 use annals::history::{Evolution, Snapshot};
-use annals::store::{ChannelRecord, ChannelValue, ItemRange};
+use annals::store::ItemRange;
+use annals::store::record::{ChannelRecord, ChannelValue};
 
 use super::state::{line, part, writer};
 use crate::failure::Refusal;

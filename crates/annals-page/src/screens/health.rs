@@ -2,7 +2,7 @@
 //! on demand.
 
 use annals::history::Operation;
-use annals::store::CheckReport;
+use annals::store::check::CheckReport;
 use serde_json::{Value as Json, json};
 
 use super::{Screen, Shown};
@@ -143,7 +143,7 @@ fn operations(screen: &Screen<'_>, html: &mut Html) -> Result<(), Refusal> {
 }
 
 fn check_document(report: &CheckReport) -> Json {
-    let problem = |problem: &annals::store::Finding| json!({ "invariant": problem.invariant.to_string(), "place": problem.place, "reason": problem.reason });
+    let problem = |problem: &annals::store::check::Finding| json!({ "invariant": problem.invariant.to_string(), "place": problem.place, "reason": problem.reason });
     json!({
         "threads": report.threads,
         "checkpoints": report.checkpoints,

@@ -3,7 +3,8 @@
 
 use annals::base::Timestamp;
 use annals::history::{Snapshot, ThreadInfo};
-use annals::store::{LeaseRecord, ThreadQuery};
+use annals::store::ThreadQuery;
+use annals::store::lease::LeaseRecord;
 use annals_runs::{OpenInterrupt, SnapshotRuns, StepInfo, StepState, ThreadStatus};
 use serde_json::{Value as Json, json};
 

@@ -1,6 +1,7 @@
 //! The results of a search, grouped by thread. The address holds the search.
 
-use annals::store::{SearchCursor, SearchHit, SearchQuery, Snippet};
+use annals::store::SearchQuery;
+use annals::store::search::{SearchCursor, SearchHit, Snippet};
 use serde_json::{Value as Json, json};
 
 use super::{Screen, Shown};

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use annals::base::limits::{MAP_POSITION_MIN, TEXT_POSITION_MIN};
 use annals::base::{Map, Value};
 use annals::history::{Blame, Damaged, ListItem, Snapshot};
-use annals::store::{ChannelRecord, ChannelValue, ItemRange};
+use annals::store::ItemRange;
+use annals::store::record::{ChannelRecord, ChannelValue};
 use annals_runs::SnapshotRuns;
 use serde_json::{Value as Json, json};
 

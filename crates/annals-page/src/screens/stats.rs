@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use annals::base::CheckpointId;
 use annals::history::{HistoryFilter, Snapshot};
-use annals::store::{CheckpointRecord, Source};
+use annals::store::Source;
+use annals::store::record::CheckpointRecord;
 use serde_json::{Value as Json, json};
 
 use super::{Screen, Shown};

@@ -6,8 +6,8 @@
 
 use annals::base::{TaskId, Timestamp, Value};
 use annals::history::Snapshot;
-use annals::store::record::is_control;
-use annals::store::{Source, TaskKind, TaskRecord, WriteRecord};
+use annals::store::Source;
+use annals::store::record::{TaskKind, TaskRecord, WriteRecord, is_control};
 use annals_runs::{SnapshotRuns, SpecialWrite, StepInfo};
 use serde_json::{Value as Json, json};
 

@@ -2,7 +2,8 @@
 
 use annals::base::{CheckpointId, NULL_TASK, Value};
 use annals::history::{PartialInfo, Snapshot, Thread, ThreadInfo, short_ids};
-use annals::store::{Source, WriteRecord};
+use annals::store::Source;
+use annals::store::record::WriteRecord;
 use annals_runs::ThreadStatus;
 use serde_json::{Value as Json, json};
 

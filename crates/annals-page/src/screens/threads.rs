@@ -2,7 +2,8 @@
 
 use annals::base::{CheckpointId, Timestamp, Value};
 use annals::history::{HistoryFilter, Snapshot, ThreadInfo, short_ids};
-use annals::store::{StatusKind, ThreadCursor, ThreadQuery, ThreadSize};
+use annals::store::record::ThreadSize;
+use annals::store::{StatusKind, ThreadCursor, ThreadQuery};
 use annals_runs::{ThreadRuns, ThreadStatus, status_name, status_named};
 use serde_json::{Value as Json, json};
 

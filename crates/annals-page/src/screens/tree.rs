@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use annals::history::{Snapshot, Thread};
-use annals::store::{BranchRecord, StoreError};
+use annals::store::StoreError;
+use annals::store::operation::BranchRecord;
 
 use crate::address::{encode, thread_text};
 use crate::html::Html;

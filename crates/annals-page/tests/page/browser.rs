@@ -5,8 +5,8 @@
 //! `ANNALS_PAGE_SCREENS` those of all screens in light and dark, for a look at their layout.
 
 use annals::base::Encoded;
-use annals::store::batch::{Change, ChangeValue, Data};
-use annals::store::{Batch, NewCheckpoint, Parent, Payload, Source};
+use annals::store::Source;
+use annals::store::batch::{Batch, Change, ChangeValue, Data, NewCheckpoint, Parent, Payload};
 use annals_page::PageServer;
 use annals_runs::ThreadRuns;
 

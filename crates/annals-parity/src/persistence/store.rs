@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use annals::base::{Map as ValueMap, Timestamp, Value};
-use annals::store::{
-    Embedder, EmbedderError, Kv, KvIndex, KvItem, KvLifetimes, KvNamespace, KvNamespaceQuery, KvOrder, KvQuery,
-    KvWrite, Store,
-};
+use annals::store::kv::{Embedder, EmbedderError, KvIndex, KvItem, KvLifetimes, KvNamespaceQuery, KvOrder, KvWrite};
+use annals::store::log::KvNamespace;
+use annals::store::{Kv, KvQuery, Store};
 use serde_json::{Value as Json, json};
 
 use super::{CaseRunner, failure, labels, values};

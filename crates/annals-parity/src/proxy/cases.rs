@@ -1,8 +1,7 @@
 //! The calls that the executor makes of its backend: the number of commits and reads that `docs/architecture.md`
 //! promises, which no result of a run shows, and the errors of commits that fail.
 
-use annals::store::batch::{ChangeValue, Data, ItemOp};
-use annals::store::{Batch, NewWrites, Payload, WriteValue};
+use annals::store::batch::{Batch, ChangeValue, Data, ItemOp, NewWrites, Payload, WriteValue};
 use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;
 use annals_graph::{Durability, ErrorKind, IntoInput, Run, block_on};

@@ -10,14 +10,13 @@ mod scenarios;
 use std::sync::{Arc, Mutex};
 
 use annals::base::{CheckpointId, ThreadId};
+use annals::store::batch::Batch;
 use annals::store::log::{
     CommitHandle, Erase, Erasure, HeadParts, Layer, Log, NamespaceRef, RecordQuery, StateQuery, ThreadParts, ThreadRow,
     ThreadRows, TimerQuery, VisitState,
 };
-use annals::store::{
-    Batch, CheckpointRecord, CheckpointRef, MemoryBackend, OpenOptions, SqliteBackend, StatePart, StoreError,
-    StoredHead, TimerRecord, WriteRecord,
-};
+use annals::store::record::{CheckpointRecord, StatePart, StoredHead, TimerRecord, WriteRecord};
+use annals::store::{CheckpointRef, MemoryBackend, OpenOptions, SqliteBackend, StoreError};
 use annals_graph::prelude::Store;
 use tempfile::TempDir;
 

@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use annals::base::{Namespace, ThreadId};
-use annals::store::{CheckpointQuery, Log, LogExt, MemoryBackend};
+use annals::store::MemoryBackend;
+use annals::store::log::{CheckpointQuery, Log, LogExt};
 
 use super::{ProxiedBackend, RecordingProxy};
 use crate::canon::{canonical, differences};

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals::base::ThreadId;
 use annals::store::log::{HeadParts, Layer, Log, NamespaceRef, ThreadParts, ThreadRow, ThreadRows};
-use annals::store::{MemoryBackend, OpenOptions, StoreError, StoredHead};
+use annals::store::record::StoredHead;
+use annals::store::{MemoryBackend, OpenOptions, StoreError};
 use annals_runs::ControlOrder;
 use annals_runs::prelude::*;
 

@@ -2,7 +2,9 @@
 
 use annals::base::{Map, Namespace, TaskId, Timestamp, Value};
 use annals::history::{StatusKind, ThreadQuery};
-use annals::store::{Batch, NewCheckpoint, NewWrite, NewWrites, Source, TaskKind, TaskRecord, WriteMark, WriteValue};
+use annals::store::batch::{Batch, NewCheckpoint, NewWrite, NewWrites, WriteValue};
+use annals::store::record::{TaskKind, TaskRecord};
+use annals::store::{Source, WriteMark};
 use annals_runs::prelude::*;
 use annals_runs::{SpecialWrite, ThreadStatus, interrupts_write};
 

@@ -105,7 +105,7 @@ impl OrderedWorker {
             "open" => {
                 let store = Store::open_with(&self.path, self.options.clone())?;
                 say("O");
-                if let Some(missing) = store.missing_log() {
+                if let Some(missing) = store.missing_wal() {
                     say(&format!("K {missing}"));
                 }
                 self.store = Some(store);
@@ -127,7 +127,7 @@ impl OrderedWorker {
             }
             "backup" => self.opened()?.backup(words.get(1).copied().unwrap_or_default())?,
             "settle" => {
-                let settled = Store::settle_log(&self.path)?;
+                let settled = Store::reset_wal(&self.path)?;
                 say(&format!("S {settled:?}"));
             }
             "close" => drop(self.store.take()),

@@ -1,8 +1,9 @@
 //! Hostile content: bytes, numbers and texts that no sane program writes, committed by the API with right checksums.
 
 use annals::base::{Codec, Encoded, ItemIndex, Payload, Timestamp};
-use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
-use annals::store::{Batch, KvChange, KvNamespace, LogExt, NewCheckpoint, Parent, Source, Store, StoreError};
+use annals::store::batch::{Batch, Change, ChangeValue, Data, ItemChange, ItemOp, NewCheckpoint, Parent};
+use annals::store::log::{KvChange, KvNamespace, LogExt};
+use annals::store::{Source, Store, StoreError};
 
 use crate::rng::Rng;
 
@@ -72,7 +73,7 @@ pub(super) fn commit(store: &Store, rng: &mut Rng) -> Result<(), StoreError> {
         let (namespace, key) = (KvNamespace::new(["hostile"])?, text(rng));
         let now = Timestamp::from_micros(number(rng));
         let expires_at = rng.chance(30).then(|| Timestamp::from_micros(number(rng)));
-        return store.backend().beside()?.commit_kv(&[KvChange::Put { namespace, key, value, now, expires_at }]);
+        return store.backend().side_tables()?.commit_kv(&[KvChange::Put { namespace, key, value, now, expires_at }]);
     }
     let thread = store.thread("hostile")?;
     let mut head = None;

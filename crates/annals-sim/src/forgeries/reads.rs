@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annals::history::{ExportOptions, MessageQuery, PrunePolicy, Snapshot, diff};
-use annals::store::{ItemRange, KvNamespaceQuery, KvQuery, LogExt, SearchOptions, SearchQuery, Store, StoreError};
+use annals::store::kv::KvNamespaceQuery;
+use annals::store::log::LogExt;
+use annals::store::{ItemRange, KvQuery, SearchOptions, SearchQuery, Store, StoreError};
 use annals_graph::prelude::*;
 
 use super::open;
@@ -27,7 +29,7 @@ pub(super) fn all(store: &Store, rng: &mut Rng, deadline: Deadline) {
     _ = store.search(SearchQuery::new("the"));
     _ = store.kv().search(KvQuery::all());
     _ = store.kv().list_namespaces(KvNamespaceQuery::new());
-    if let Ok(beside) = store.backend().beside() {
+    if let Ok(beside) = store.backend().side_tables() {
         _ = beside.kv_indexed(None, store.now(), &mut |_, _| Ok(!deadline.has_passed()));
     }
     if let Ok(mut watch) = store.watch_from(LogPosition::START) {

@@ -5,8 +5,10 @@
 //! other, and the ledger of the parent process knows which author wrote which call.
 
 use annals::base::{Encoded, Map, Payload, ThreadId};
-use annals::store::batch::{Change, ChangeValue, Data};
-use annals::store::{Batch, KvChange, KvNamespace, LogExt, NewCheckpoint, Parent, Source, StoreError, ThreadRecord};
+use annals::store::batch::{Batch, Change, ChangeValue, Data, NewCheckpoint, Parent};
+use annals::store::log::{KvChange, KvNamespace, LogExt};
+use annals::store::record::ThreadRecord;
+use annals::store::{Source, StoreError};
 use annals_graph::prelude::*;
 
 use crate::rng::Rng;
@@ -325,7 +327,7 @@ pub(super) fn memory_changes(
 
 fn read_memory(store: &Store, entity: &str) -> Result<SeenCalls, ReadFailure> {
     let mut found: Vec<Value> = Vec::new();
-    store.backend().beside()?.kv_entries(Some(&memory_namespace(entity)?), store.now(), &mut |record| {
+    store.backend().side_tables()?.kv_entries(Some(&memory_namespace(entity)?), store.now(), &mut |record| {
         found.push(record.value.decode()?);
         Ok(true)
     })?;

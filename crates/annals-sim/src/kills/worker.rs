@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use annals::base::{CheckpointId, Clock as _, SystemClock};
-use annals::store::{Batch, Log, LogExt, OpenOptions, SqliteBackend, StoreError};
+use annals::store::batch::Batch;
+use annals::store::log::{Log, LogExt};
+use annals::store::{OpenOptions, SqliteBackend, StoreError};
 use annals_graph::Durability;
 use annals_graph::prelude::*;
 
@@ -124,7 +126,7 @@ impl<'a> ChildWorker<'a> {
             EntityKind::Pair => commit_pair(&store, tally::pair_batches(&store, entity, n, author)?, control),
             EntityKind::Memory => {
                 let changes = tally::memory_changes(&store, entity, n, author)?;
-                Ok(store.backend().beside()?.commit_kv(&changes)?)
+                Ok(store.backend().side_tables()?.commit_kv(&changes)?)
             }
             _ => {
                 let thread = store.thread(entity)?.with_state::<TallyState>();

@@ -1,7 +1,7 @@
 //! The heads that the writer retains. *Absent:* the decision which checkpoint is the head, made by `read::head`.
 
 use crate::base::CheckpointId;
-use crate::base::limits::WRITER_CACHE_MAX;
+use crate::limits::WRITER_CACHE_MAX;
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::read::head;

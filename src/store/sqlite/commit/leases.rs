@@ -1,7 +1,7 @@
 //! The leases of threads that the writer retains. *Absent:* their changes.
 
 use super::caches::Caches;
-use crate::base::limits::WRITER_CACHE_MAX;
+use crate::limits::WRITER_CACHE_MAX;
 use crate::store::lease::LeaseRecord;
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::read::lease::read;

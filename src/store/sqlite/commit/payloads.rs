@@ -2,7 +2,8 @@
 
 use super::caches::Caches;
 use super::ids::Table;
-use crate::base::limits::{BLOB_BYTES_MIN, VALUE_BYTES_MAX};
+use crate::base::limits::VALUE_BYTES_MAX;
+use crate::limits::BLOB_BYTES_MIN;
 use crate::store::batch::{ItemIndex, Payload};
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::rows::pack::{Inline, ValueColumn};

@@ -4,7 +4,7 @@
 //! The next index snapshot is made from them, without a scan of the rows since the last one. *Absent:* reading the
 //! places of a branch that the writer does not know, which is that of `lineage`.
 
-use crate::base::limits::PLACES_CACHE_MAX;
+use crate::limits::PLACES_CACHE_MAX;
 use crate::store::sqlite::rows::pack::RowPlace;
 use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, NO_CHANGES, VersionRow};
 use std::collections::{BTreeMap, HashMap};

@@ -7,7 +7,7 @@
 
 use super::paths::beside;
 use crate::base::internal::Stopwatch;
-use crate::base::limits::{
+use crate::limits::{
     LOCK_FRONT_PAUSE, LOCK_LISTING_BYTES, LOCK_LISTINGS_MAX, LOCK_RETRY_MAX, LOCK_RETRY_MIN, LOCK_WAIT_LONG,
 };
 use crate::store::sqlite::fault::{Res, found_busy};

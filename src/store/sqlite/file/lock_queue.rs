@@ -8,7 +8,7 @@
 
 use super::lock::{LockWait, repeat};
 use crate::base::internal::Stopwatch;
-use crate::base::limits::{LOCK_QUEUE_MAX, LOCK_TURN};
+use crate::limits::{LOCK_QUEUE_MAX, LOCK_TURN};
 use crate::store::sqlite::fault::{Res, found_busy};
 use parking_lot::{Condvar, Mutex};
 use std::fs::{File, TryLockError};

@@ -10,7 +10,7 @@ use super::place::FilePlace;
 use super::system::{self};
 use super::wal_link::{self, LogLink};
 use super::{format, registry, schema};
-use crate::base::limits::STATEMENTS_MAX;
+use crate::limits::STATEMENTS_MAX;
 use crate::store::error::StoreError;
 use crate::store::options::{OpenOptions, Synchronous};
 use crate::store::sqlite::fault::Res;
@@ -62,7 +62,7 @@ pub(crate) fn readable(path: &Path, options: &OpenOptions) -> Result<FilePlace, 
         FileKind::Missing => Err(cannot_open(path, "it does not exist", None)),
         FileKind::Empty => Err(not_a_store(path, "it is empty")),
         FileKind::Store | FileKind::Unswitched => {
-            place.missing_log = verify_log(&place.path)?;
+            place.missing_wal = verify_log(&place.path)?;
             Ok(place)
         }
     }
@@ -94,7 +94,7 @@ pub(crate) fn place(path: &Path, options: &OpenOptions) -> Result<FilePlace, Sto
         migrate: options.migrate,
         retain_older: options.retain_older_format,
         id: None,
-        missing_log: None,
+        missing_wal: None,
         keys: Arc::new(Keys::new(options.keys.clone())),
     })
 }

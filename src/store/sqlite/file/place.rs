@@ -29,7 +29,7 @@ pub(crate) struct FilePlace {
     pub(crate) retain_older: bool,
     pub(crate) id: Option<FileId>,
     /// The description of a log that the file lacks.
-    pub(crate) missing_log: Option<String>,
+    pub(crate) missing_wal: Option<String>,
     /// The keys of the file.
     pub(crate) keys: Arc<Keys>,
 }

@@ -15,7 +15,7 @@ use crate::store::error::StoreError;
 use crate::store::options::OpenOptions;
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::sql;
-use crate::store::stats::RemadeObject;
+use crate::store::stats::RebuiltObject;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use std::fs;
@@ -26,23 +26,23 @@ use std::time::Duration;
 pub(crate) fn repair_schema(
     path: &Path,
     options: &OpenOptions,
-    visit: &mut dyn FnMut(&RemadeObject),
-) -> Result<Vec<RemadeObject>, StoreError> {
+    visit: &mut dyn FnMut(&RebuiltObject),
+) -> Result<Vec<RebuiltObject>, StoreError> {
     let _opening = registry::opening();
     let place = open::readable(path, options)?;
     let conn = open::connect_unverified(&place).map_err(|fault| opening_place(&place, fault))?;
-    let remade = wait_for(place.busy_ms, || {
+    let rebuilt = wait_for(place.busy_ms, || {
         format::in_transaction(&conn, || {
-            let remade = schema::repair(&conn, visit)?;
+            let rebuilt = schema::repair(&conn, visit)?;
             place.keys.unlock(&conn, &place.path, false)?;
-            Ok(remade)
+            Ok(rebuilt)
         })
     });
-    let remade = remade.map_err(|fault| fault.into_write(|| place.busy()))?;
+    let rebuilt = rebuilt.map_err(|fault| fault.into_write(|| place.busy()))?;
     debug_assert!(conn.is_autocommit(), "the transaction of the repair has ended");
     // Everything has verified, so the log is the file's own. If this is refused, the log stays.
     _ = conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
-    Ok(remade)
+    Ok(rebuilt)
 }
 
 /// Removes the file of a store in which nothing is stored. Returns whether it did.
@@ -103,8 +103,8 @@ mod tests {
 
     fn repaired(path: &Path) -> Result<Vec<String>, StoreError> {
         let mut told = Vec::new();
-        let remade = repair_schema(path, &options(), &mut |made| told.push(made.to_string()))?;
-        assert_eq!(remade.iter().map(ToString::to_string).collect::<Vec<_>>(), told);
+        let rebuilt = repair_schema(path, &options(), &mut |made| told.push(made.to_string()))?;
+        assert_eq!(rebuilt.iter().map(ToString::to_string).collect::<Vec<_>>(), told);
         Ok(told)
     }
 

@@ -9,11 +9,11 @@ use super::wal_link::{self, LogLink};
 use super::wal_mark::{MarkState, WalMark};
 use super::{lock, registry, system};
 use super::{open, paths};
-use crate::base::limits::ASIDE_NAMES_MAX;
+use crate::limits::ASIDE_NAMES_MAX;
 use crate::store::error::StoreError;
 use crate::store::log::LogExt as _;
 use crate::store::options::OpenOptions;
-use crate::store::recovery::{LogSettled, Restored};
+use crate::store::recovery::{Restored, WalReset};
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::{SqliteBackend, sql};
 use std::fs;
@@ -26,7 +26,7 @@ const RESTORED: &str = "-restored";
 /// Puts a verified copy of a backup at a path. See [`Store::restore`](crate::store::Store::restore).
 pub(crate) fn restore(from: &Path, to: &Path, options: &OpenOptions) -> Result<Restored, StoreError> {
     let source = SqliteBackend::open(from, &options.clone().read_only(true))?;
-    if let Some(reason) = source.missing_log() {
+    if let Some(reason) = source.missing_wal() {
         return Err(StoreError::LogMissing { path: from.into(), reason });
     }
     if let Some(problem) = source.check()?.problems.first() {
@@ -77,11 +77,11 @@ fn put_aside(path: &Path) -> Result<Vec<PathBuf>, StoreError> {
 }
 
 /// Makes a store whose log does not continue its file usable. See
-/// [`Store::settle_log`](crate::store::Store::settle_log).
-pub(crate) fn settle_log(path: &Path) -> Result<LogSettled, StoreError> {
+/// [`Store::reset_wal`](crate::store::Store::reset_wal).
+pub(crate) fn reset_wal(path: &Path) -> Result<WalReset, StoreError> {
     let _opening = registry::opening();
     let path = paths::absolute(path)?;
-    let mut settled = LogSettled::default();
+    let mut settled = WalReset::default();
     if !matches!(inspect(&path)?, FileKind::Store | FileKind::Unswitched) {
         return Ok(settled);
     }

@@ -8,7 +8,7 @@ use crate::store::sqlite::fault::{Fault, Res, corrupt};
 use crate::store::sqlite::index::search::sql as search_sql;
 use crate::store::sqlite::rewrite::migrate::sql::{FINISH_1, FINISH_2, FORMAT_1, FORMAT_2};
 use crate::store::sqlite::sql;
-use crate::store::stats::RemadeObject;
+use crate::store::stats::RebuiltObject;
 use rusqlite::{Connection, Row};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::OnceLock;
@@ -119,7 +119,7 @@ fn refers_to_none(conn: &Connection, ours: &Objects, table: &str) -> Res<()> {
 
 /// Makes the views, indexes and triggers of the newest format anew that are missing or differ, in the open transaction,
 /// and returns them. `visit` is told of each before it is made. A file with any other difference is refused.
-pub(crate) fn repair(conn: &Connection, visit: &mut dyn FnMut(&RemadeObject)) -> Res<Vec<RemadeObject>> {
+pub(crate) fn repair(conn: &Connection, visit: &mut dyn FnMut(&RebuiltObject)) -> Res<Vec<RebuiltObject>> {
     let expected = expected(sql::FORMAT)?;
     let found = objects(conn)?;
     // Nothing is made beside an object that a stranger may have added: an index of a changed table would compute its
@@ -137,21 +137,21 @@ pub(crate) fn repair(conn: &Connection, visit: &mut dyn FnMut(&RemadeObject)) ->
     {
         return Err(damaged(&object.kind, name, &SchemaChange::Missing.to_string()));
     }
-    let mut remade = Vec::new();
+    let mut rebuilt = Vec::new();
     for (name, object) in
         expected.iter().filter(|(name, object)| object.is_remade() && found.get(*name) != Some(object))
     {
         let Some(statement) = &object.statement else { continue };
-        let made = RemadeObject { kind: object.kind.clone(), name: name.clone() };
+        let made = RebuiltObject { kind: object.kind.clone(), name: name.clone() };
         visit(&made);
         if found.contains_key(name) {
             conn.execute_batch(&format!("DROP {} {}", object.kind, quoted(name)))?;
         }
         conn.execute_batch(statement)?;
-        remade.push(made);
+        rebuilt.push(made);
     }
     verify(conn)?;
-    Ok(remade)
+    Ok(rebuilt)
 }
 
 /// Returns the statements of a schema without its comments, which took two pages of every file. A statement of format 1

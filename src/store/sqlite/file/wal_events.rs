@@ -4,7 +4,7 @@
 //! Invariant: the event of a commit comes before the commit can be read, so a hint says when to begin to look.
 //! *Absent:* the look itself, and a promise: without events, a follower polls.
 
-use crate::base::limits::WAL_EVENT_PAUSE;
+use crate::limits::WAL_EVENT_PAUSE;
 use crate::store::watch::LogSignal;
 use parking_lot::Mutex;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};

@@ -13,7 +13,7 @@ use super::paths::beside;
 use super::system;
 use super::wal_mark::{MarkState, WalMark};
 use super::wal_tail::{FRAME_HEADER_BYTES, Frames, HEADER_BYTES, MAGIC, pair};
-use crate::base::limits::LOG_READINGS_MAX;
+use crate::limits::LOG_READINGS_MAX;
 use crate::store::sqlite::fault::{Fault, Res, damage};
 use crate::store::sqlite::sql;
 use std::fs::{self, File};

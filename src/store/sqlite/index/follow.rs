@@ -2,7 +2,7 @@
 //! ([`projection`](super::projection)).
 
 use super::projection::{Projection, ProjectionJob, ProjectionStep};
-use crate::base::limits::FOLLOW_INTERVAL;
+use crate::limits::FOLLOW_INTERVAL;
 use crate::store::error::StoreError;
 use crate::store::sqlite::writer::job::JobRef;
 use crate::store::sqlite::writer::role::SqliteWriter;

@@ -8,7 +8,7 @@
 mod sql;
 
 use crate::base::internal::hash::{self, Checksum, ChecksumBuilder};
-use crate::base::limits::KEY_ID_BYTES_MAX;
+use crate::limits::KEY_ID_BYTES_MAX;
 use crate::store::cipher::{Cipher, Key, random};
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::{Fault, Res, corrupt, invalid};

@@ -6,7 +6,7 @@
 
 use super::items::{ChannelRows, Visit};
 use super::lineage;
-use crate::base::limits::FOUND_ITEMS_MAX;
+use crate::limits::FOUND_ITEMS_MAX;
 use crate::store::error::StoreError;
 use crate::store::query::ItemRange;
 use crate::store::record::CheckpointRef;

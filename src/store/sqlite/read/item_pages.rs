@@ -4,8 +4,8 @@
 //! which may write to a slow pipe. The list at a checkpoint never changes; an erasure of its thread between two pages
 //! is an error of the next one.
 
-use crate::base::limits::{ITEM_PAGE_BYTES_MAX, ITEM_PAGE_ROWS_MAX};
 use crate::base::{Codec, PayloadRef};
+use crate::limits::{ITEM_PAGE_BYTES_MAX, ITEM_PAGE_ROWS_MAX};
 use crate::store::error::StoreError;
 use crate::store::query::ItemRange;
 use crate::store::record::{CheckpointRef, ItemIndexRef, ItemRow};

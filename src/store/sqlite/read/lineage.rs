@@ -3,7 +3,7 @@
 //! The version rows of a checkpoint are read together, because one check covers them. Every checkpoint has at least
 //! one, so a scan finds each ordinal or reports that rows are missing.
 
-use crate::base::limits::INDEX_SNAPSHOT_INTERVAL;
+use crate::limits::INDEX_SNAPSHOT_INTERVAL;
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
 use crate::store::sqlite::rows::pack::{RowPlace, unpack_index_snapshot};
 use crate::store::sqlite::rows::row_check::{self};

@@ -7,7 +7,7 @@
 
 use super::items::ChannelRows;
 use super::lineage;
-use crate::base::limits::LIST_RUN_MAX;
+use crate::limits::LIST_RUN_MAX;
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::rows::list_end::{ALL_WRITTEN, ListEnd};
 use crate::store::sqlite::rows::pack::DeletedRange;

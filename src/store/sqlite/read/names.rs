@@ -4,7 +4,7 @@
 //! changes when the name is erased and interned again: the writer, which knows of erasures, caches it, and clears its
 //! cache when it rolls back; readers look it up.
 
-use crate::base::limits::NAMES_CACHE_MAX;
+use crate::limits::NAMES_CACHE_MAX;
 use crate::store::record::TaskRecord;
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::rows::checkpoint::unpack_task_records;

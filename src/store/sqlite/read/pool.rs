@@ -2,7 +2,7 @@
 
 use super::names::Names;
 use crate::base::internal::Stopwatch;
-use crate::base::limits::{IDLE_READERS_MAX, STAMP_SETTLE};
+use crate::limits::{IDLE_READERS_MAX, STAMP_SETTLE};
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::{Fault, Res, is_busy, lacks_room_for_locks, refuses_locks};
 use crate::store::sqlite::file::paths::beside;
@@ -381,7 +381,7 @@ mod tests {
     #[test]
     fn a_file_that_changes_while_it_is_read_without_locks_is_busy() {
         let mut bench = Bench::new();
-        let head = bench.add(&thread("a"), None, vec![value("x", 1, crate::store::Payload::new(vec![7; 40]))]);
+        let head = bench.add(&thread("a"), None, vec![value("x", 1, crate::store::batch::Payload::new(vec![7; 40]))]);
         let path = bench.path();
         bench.store = SqliteBackend::open(&bench.folder.path().join("other.db"), &options()).unwrap();
         let pool = without_locks(&path);
@@ -394,7 +394,7 @@ mod tests {
         assert!(during.is_ok(), "nothing was written: {during:?}");
         let during = pool.read(|_| {
             bench.store = SqliteBackend::open(&path, &options()).unwrap();
-            bench.add(&thread("a"), Some(head), vec![value("x", 2, crate::store::Payload::new(vec![8; 40]))]);
+            bench.add(&thread("a"), Some(head), vec![value("x", 2, crate::store::batch::Payload::new(vec![8; 40]))]);
             bench.store.checkpoint_wal().unwrap();
             Ok(())
         });

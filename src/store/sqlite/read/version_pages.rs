@@ -3,7 +3,7 @@
 
 use super::lineage;
 use super::payloads::Payloads;
-use crate::base::limits::{ITEM_PAGE_BYTES_MAX, VERSION_PAGE_MAX, VERSION_PAGE_MIN};
+use crate::limits::{ITEM_PAGE_BYTES_MAX, VERSION_PAGE_MAX, VERSION_PAGE_MIN};
 use crate::store::record::{ChannelValue, CheckpointRef, VersionRecord};
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::rows::list_end::ListEnd;

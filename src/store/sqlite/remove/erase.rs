@@ -11,8 +11,9 @@
 //! order of the slices in time ([`eraser`](super::eraser)), and the tables beside the log.
 
 use super::prune::{self, NamespaceRemoval};
-use crate::base::limits::{DELETED_THREADS_MAX, FORKS_SHOWN_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES};
+use crate::base::limits::{DELETED_THREADS_MAX, FORKS_SHOWN_MAX};
 use crate::base::{ThreadId, Timestamp};
+use crate::limits::{RECLAIM_COST_MAX, RECLAIM_ROW_BYTES};
 use crate::store::error::StoreError;
 use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::commit::replaced::payload;

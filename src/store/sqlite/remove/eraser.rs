@@ -9,8 +9,9 @@
 
 use super::erase::{EraseJob, EraseStep, Tombstones};
 use super::prune::NamespaceRemoval;
-use crate::base::limits::{DELETED_THREADS_MAX, RECLAIM_INTERVAL, RECLAIM_RETRY, RECLAIM_SLICES, TRASH_INTERVAL};
+use crate::base::limits::DELETED_THREADS_MAX;
 use crate::base::{Clock, ThreadId, Timestamp};
+use crate::limits::{RECLAIM_INTERVAL, RECLAIM_RETRY, RECLAIM_SLICES, TRASH_INTERVAL};
 use crate::store::error::StoreError;
 use crate::store::log::Erasure;
 use crate::store::prune::Pruned;
@@ -278,12 +279,14 @@ fn full(error: StoreError) -> StoreError {
 mod tests {
     use super::*;
     use crate::base::{CheckpointId, Namespace};
+    use crate::store::batch::{Batch, NewCheckpoint};
+    use crate::store::log::{Log, LogExt};
     use crate::store::operation::{
         NewOperation, OperationChange, OperationField, OperationKind, OperationValue, TRASHED,
     };
     use crate::store::sqlite::SqliteBackend;
     use crate::store::sqlite::tests::until;
-    use crate::store::{Batch, Log, LogExt, NewCheckpoint, OpenOptions, Source};
+    use crate::store::{OpenOptions, Source};
 
     /// Puts a thread into the trash until a timestamp, or takes it out.
     fn trash(store: &SqliteBackend, thread: &ThreadId, before: Option<&str>, until: Option<&str>) {
@@ -381,7 +384,7 @@ mod tests {
             for n in 1..=250 {
                 let at = Timestamp::from_micros(1);
                 let id = CheckpointId::first_at(Timestamp::from_micros((part * 250 + n) * 10));
-                let parent = head.map(crate::store::Parent::Local);
+                let parent = head.map(crate::store::batch::Parent::Local);
                 batch.checkpoints.push(NewCheckpoint::new(id, parent, 0, Source::Update, at));
                 head = Some(id);
             }

@@ -6,7 +6,7 @@
 
 use super::compact_step::{CompactJob, Pages, pages};
 use super::migrate;
-use crate::base::limits::RECLAIM_INTERVAL;
+use crate::limits::RECLAIM_INTERVAL;
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::{Fault, Res};
 use crate::store::sqlite::file::lock::{self, wait_for};

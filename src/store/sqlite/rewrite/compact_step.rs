@@ -2,7 +2,7 @@
 //!
 //! *Absent:* the order of the steps ([`compact`](super::compact)).
 
-use crate::base::limits::COMPACT_PAGES_MAX;
+use crate::limits::COMPACT_PAGES_MAX;
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::sql;
 use parking_lot::Mutex;

@@ -5,7 +5,7 @@
 use super::name::Kind;
 use super::pack::{PackedKind, PackedTask, unpack_tasks};
 use super::row_check;
-use crate::base::limits::STEP_MAX;
+use crate::limits::STEP_MAX;
 use crate::store::record::{Source, TaskKind, TaskRecord};
 use crate::store::sqlite::fault::{Res, corrupt};
 use rusqlite::types::ValueRef;

@@ -6,7 +6,7 @@
 
 use super::pack::{Unpack, put_uint};
 use super::version::{KeyContent, VersionRow, version_place};
-use crate::base::limits::LIST_RUN_MAX;
+use crate::limits::LIST_RUN_MAX;
 use crate::store::sqlite::fault::{Res, corrupt};
 
 /// The value of a version row of a list.

@@ -2,8 +2,8 @@
 //!
 //! Byte-exact in `docs/format.md`. Reading never panics: what does not fit is `None`, and the caller names the row.
 
-use crate::base::limits::INLINE_BYTES_MAX;
 use crate::base::{CheckpointId, Namespace, TaskId};
+use crate::limits::INLINE_BYTES_MAX;
 use crate::store::batch::Payload;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use std::sync::Arc;

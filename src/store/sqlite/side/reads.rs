@@ -1,16 +1,16 @@
-//! The port `Beside` of a file: key-value memory and cache.
+//! The capability `SideTables` of a file: key-value memory and cache.
 //!
 //! Readers read on the pool, and changes are jobs of the writer. *Absent:* the rows, which `kv` and `cache` know.
 
 use super::{cache, kv};
 use crate::base::{Encoded, Timestamp};
-use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
 use crate::store::error::StoreError;
 use crate::store::log::CommitHandle;
+use crate::store::side_tables::{CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector, SideTables};
 use crate::store::sqlite::SqliteBackend;
 use crate::store::sqlite::writer::job::{Job, JobRef};
 
-impl Beside for SqliteBackend {
+impl SideTables for SqliteBackend {
     fn commit_kv(&self, changes: &[KvChange]) -> Result<(), StoreError> {
         self.writer()?.commit(JobRef::Kv(changes))
     }

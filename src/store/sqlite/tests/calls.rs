@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::base::Encoded;
-use crate::base::limits::{NAME_USERS_MAX, SEARCH_TAIL_MAX, WRITER_CACHE_MAX};
-use crate::store::NewTimer;
-use crate::store::beside::{Beside, CacheChange, CacheKey};
+use crate::limits::{NAME_USERS_MAX, SEARCH_TAIL_MAX, WRITER_CACHE_MAX};
+use crate::store::batch::NewTimer;
 use crate::store::mark::WriteMark;
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue, TRASHED};
 use crate::store::prune::PruneSpan;
 use crate::store::search::SearchOptions;
+use crate::store::side_tables::{CacheChange, CacheKey, SideTables};
 use crate::store::sqlite::commit::caches::{Caches, Known};
 use crate::store::sqlite::fault::Fault;
 use crate::store::sqlite::rows::list_end::ListEnd;

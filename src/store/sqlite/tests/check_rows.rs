@@ -1,6 +1,6 @@
 //! The findings of a check for one damaged row, and for none.
 
-use super::beside::filled;
+use super::side_tables::filled;
 use super::*;
 use crate::store::StoreError;
 use crate::store::batch::ListRef;

@@ -3,9 +3,9 @@
 use super::*;
 use crate::base::{Codec, Encoded};
 use crate::store::StoreError;
-use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvVector};
 use crate::store::check::Invariant;
 use crate::store::cipher::{Cipher, CipherError, Key};
+use crate::store::side_tables::{CacheChange, CacheKey, KvChange, KvNamespace, KvVector, SideTables};
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::rows::checkpoint::column;
 use crate::store::sqlite::rows::item::{PUT, item_check};

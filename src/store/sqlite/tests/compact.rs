@@ -98,7 +98,7 @@ fn a_file_whose_pages_are_not_mapped_is_written_anew() {
     assert_eq!(store.compact().unwrap().free_pages, 0);
     let mode: i64 = raw(&path).query_row("PRAGMA auto_vacuum", [], |row| row.get(0)).unwrap();
     assert_eq!(mode, 2);
-    assert_eq!(store.check().unwrap().problems, Vec::<crate::store::Finding>::new());
+    assert_eq!(store.check().unwrap().problems, Vec::<crate::store::check::Finding>::new());
     drop(folder);
 }
 

@@ -1,7 +1,7 @@
 //! Rot: found where a value is read, and by a check.
 
 use super::*;
-use crate::base::limits::ITEM_PAGE_ROWS_MAX;
+use crate::limits::ITEM_PAGE_ROWS_MAX;
 use crate::store::StoreError;
 use crate::store::query::CheckpointQuery;
 use crate::store::sqlite::keys::Keys;

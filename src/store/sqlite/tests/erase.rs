@@ -2,7 +2,7 @@
 
 use super::erase_slices::{hide, step};
 use super::*;
-use crate::base::limits::NAME_USERS_MAX;
+use crate::limits::NAME_USERS_MAX;
 use crate::store::StoreError;
 use crate::store::batch::NewTimer;
 use crate::store::log::Erasure;

@@ -2,7 +2,7 @@
 
 use super::super::fault::is_full;
 use super::*;
-use crate::base::limits::RECLAIM_COST_MAX;
+use crate::limits::RECLAIM_COST_MAX;
 use crate::store::StoreError;
 use crate::store::log::Erasure;
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};

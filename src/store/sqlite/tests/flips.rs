@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::base::{Encoded, ListRef};
-use crate::store::beside::{Beside, KvChange, KvNamespace};
+use crate::store::StoreError;
+use crate::store::batch::NewTimer;
 use crate::store::mark::WriteMark;
 use crate::store::query::CheckpointQuery;
-use crate::store::{NewTimer, StoreError};
+use crate::store::side_tables::{KvChange, KvNamespace, SideTables};
 use std::fs::{File, OpenOptions as FileOptions};
 use std::io::{Seek, SeekFrom, Write};
 

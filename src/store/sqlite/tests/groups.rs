@@ -2,7 +2,7 @@
 
 use super::super::fault::{Fault, Res, corrupt, found_busy, is_no_database, refuses_locks};
 use super::*;
-use crate::base::limits::{ERROR_TEXT_BYTES_MAX, INHERITED_WAL_ATTEMPTS_MAX, WAL_MEASURED_BYTES, WRITER_CACHE_MAX};
+use crate::limits::{ERROR_TEXT_BYTES_MAX, INHERITED_WAL_ATTEMPTS_MAX, WAL_MEASURED_BYTES, WRITER_CACHE_MAX};
 use crate::store::chain::CommitChain;
 use crate::store::sqlite::commit::heads::RetainedHeads;
 use crate::store::sqlite::commit::ids::{NewIds, Table};

@@ -1,7 +1,7 @@
 //! The write-ahead log is bounded: readers of the library do not hold it, and past its limit commits fail.
 
 use super::*;
-use crate::base::limits::ITEM_PAGE_ROWS_MAX;
+use crate::limits::ITEM_PAGE_ROWS_MAX;
 use crate::store::StoreError;
 
 fn list_of(bench: &mut Bench, items: u64) -> CheckpointRef {

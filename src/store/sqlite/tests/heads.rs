@@ -1,10 +1,11 @@
 //! Heads that the writer retains: what head_with_writes returns without reading is what another handle reads.
 
 use super::*;
+use crate::store::StoreError;
+use crate::store::batch::NewTimer;
 use crate::store::lease::{LeaseOwner, NewLease};
 use crate::store::operation::{NewOperation, OperationChange, OperationKind};
 use crate::store::record::StoredHead;
-use crate::store::{NewTimer, StoreError};
 
 fn head(store: &SqliteBackend, of: &ThreadId) -> Option<StoredHead> {
     store.head_with_writes(of, &Namespace::root()).unwrap()

@@ -1,7 +1,7 @@
 //! Each invariant of the format: broken, and cited by the check.
 
-use super::beside::filled;
 use super::damage::damaged;
+use super::side_tables::filled;
 use super::*;
 use crate::store::check::{Finding, Invariant};
 use std::fs;

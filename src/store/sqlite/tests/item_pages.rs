@@ -1,7 +1,7 @@
 //! Pages of a list, and the places of rows that the writer retains.
 
 use super::*;
-use crate::base::limits::{ITEM_PAGE_BYTES_MAX, ITEM_PAGE_ROWS_MAX, PLACES_CACHE_MAX};
+use crate::limits::{ITEM_PAGE_BYTES_MAX, ITEM_PAGE_ROWS_MAX, PLACES_CACHE_MAX};
 use crate::store::sqlite::commit::places::BranchPlaces;
 use crate::store::sqlite::read::item_pages::ItemPages;
 use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, KeyContent, NO_CHANGES, SEEN, VersionRow};

@@ -2,15 +2,14 @@
 //! cause.
 
 use super::*;
-use crate::base::limits::{
-    COMPACT_PAGES_MAX, DELETED_THREADS_MAX, INDEX_COST_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES, THREADS_FOLLOWED_MAX,
-};
+use crate::base::limits::DELETED_THREADS_MAX;
 use crate::base::{Codec, Encoded, ListDelta, ListRef};
+use crate::limits::{COMPACT_PAGES_MAX, INDEX_COST_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES, THREADS_FOLLOWED_MAX};
 use crate::store::batch::CommitChain;
-use crate::store::beside::{CacheChange, CacheKey, KvChange, KvNamespace, KvVector};
 use crate::store::cipher::Key;
 use crate::store::operation::{NewOperation, OperationChange, OperationKind};
 use crate::store::prune::PruneSpan;
+use crate::store::side_tables::{CacheChange, CacheKey, KvChange, KvNamespace, KvVector};
 use crate::store::sqlite::commit::operation::OperationJob;
 use crate::store::sqlite::index::projection::{Projection, ProjectionJob, ProjectionStep};
 use crate::store::sqlite::index::search::SearchEntries;

@@ -2,7 +2,7 @@
 
 use super::cipher::{bench, encrypted, key};
 use super::*;
-use crate::base::limits::KEY_ID_BYTES_MAX;
+use crate::limits::KEY_ID_BYTES_MAX;
 use crate::store::StoreError;
 use crate::store::cipher::{Cipher, CipherError, Key};
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};

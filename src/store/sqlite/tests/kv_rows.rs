@@ -3,7 +3,7 @@
 use super::*;
 use crate::base::Encoded;
 use crate::store::StoreError;
-use crate::store::beside::{Beside, KvChange, KvNamespace, KvVector};
+use crate::store::side_tables::{KvChange, KvNamespace, KvVector, SideTables};
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::rows::checksums::{KvVectorRef, kv_vector_check};
 use rusqlite::params;

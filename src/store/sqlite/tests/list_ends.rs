@@ -1,7 +1,7 @@
 //! The ends of lists: the bytes of an end, and the end after every kind of change, compared with a model.
 
 use super::*;
-use crate::base::limits::LIST_RUN_MAX;
+use crate::limits::LIST_RUN_MAX;
 use crate::store::StoreError;
 use crate::store::batch::ListRef;
 use crate::store::sqlite::fault::Fault;

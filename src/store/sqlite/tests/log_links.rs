@@ -102,7 +102,7 @@ fn lacks_log(path: &Path) {
     let error = SqliteBackend::open(path, &OpenOptions::new()).unwrap_err();
     assert!(matches!(error, StoreError::LogMissing { .. }), "{error:?}");
     let reader = SqliteBackend::open(path, &OpenOptions::new().read_only(true)).unwrap();
-    assert!(reader.missing_log().is_some());
+    assert!(reader.missing_wal().is_some());
     drop(reader);
     assert!(before == fs::read(path).unwrap(), "a refused open changes nothing");
 }
@@ -155,7 +155,7 @@ fn a_log_that_is_older_than_its_file_is_refused() {
     links.commit(1);
     fs::copy(links.path(), &older).unwrap();
     is_foreign(&older, "older than the file");
-    let settled = super::super::settle_log(&older).unwrap();
+    let settled = super::super::reset_wal(&older).unwrap();
     assert_eq!(settled.put_aside.len(), 1, "{settled:?}");
     assert!(settled.put_aside[0].exists() && settled.is_loss_accepted, "the log of the newest commit is not there");
     assert_eq!(checkpoints(&older), 6);
@@ -182,7 +182,7 @@ fn the_log_of_another_store_or_program_is_refused() {
         fs::copy(log(&other), log(&links.path())).unwrap();
         fs::set_permissions(log(&links.path()), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         is_foreign(&links.path(), if name == "own" { "another program" } else { "another store" });
-        let settled = super::super::settle_log(&links.path()).unwrap();
+        let settled = super::super::reset_wal(&links.path()).unwrap();
         assert!(!settled.is_loss_accepted, "{settled:?}");
         assert_eq!(checkpoints(&links.path()), 3);
     }
@@ -224,11 +224,11 @@ fn a_file_without_its_log_says_so() {
     fs::copy(links.path(), &alone).unwrap();
     _ = fs::remove_file(log(&alone));
     lacks_log(&alone);
-    let settled = super::super::settle_log(&alone).unwrap();
+    let settled = super::super::reset_wal(&alone).unwrap();
     assert!(settled.is_loss_accepted && settled.put_aside.is_empty(), "{settled:?}");
-    assert!(super::super::settle_log(&alone).unwrap().found.is_none());
+    assert!(super::super::reset_wal(&alone).unwrap().found.is_none());
     let store = SqliteBackend::open(&alone, &OpenOptions::new()).unwrap();
-    assert_eq!((store.missing_log(), store.check().unwrap().problems), (None, vec![]));
+    assert_eq!((store.missing_wal(), store.check().unwrap().problems), (None, vec![]));
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn a_log_that_was_cut_is_told_by_the_shared_memory() {
         assert!(matches!(error, StoreError::LogMissing { .. }), "{error:?}");
         assert!(error.to_string().contains("was cut short"), "{error}");
     }
-    assert!(super::super::settle_log(&killed).unwrap().is_loss_accepted);
+    assert!(super::super::reset_wal(&killed).unwrap().is_loss_accepted);
     assert!(checkpoints(&killed) < 9);
 }
 

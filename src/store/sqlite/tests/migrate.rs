@@ -130,7 +130,7 @@ fn a_migration_waits_for_a_writer_and_several_handles_migrate_once() {
         handles.into_iter().filter_map(|handle| handle.join().unwrap()).count()
     });
     assert_eq!(migrations, 1);
-    assert_eq!(open(&path).check().unwrap().problems, Vec::<crate::store::Finding>::new());
+    assert_eq!(open(&path).check().unwrap().problems, Vec::<crate::store::check::Finding>::new());
 }
 
 #[test]

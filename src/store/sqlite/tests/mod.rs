@@ -1,7 +1,6 @@
 //! Tests of the SQLite backend: helpers, and a file per topic.
 
 mod backup;
-mod beside;
 mod calls;
 mod check_rows;
 mod check_since;
@@ -55,6 +54,7 @@ mod sealing;
 mod search;
 mod search_index;
 mod searching;
+mod side_tables;
 mod thread_queue;
 mod thread_rows;
 mod thread_writes;

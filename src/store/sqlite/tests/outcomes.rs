@@ -3,7 +3,7 @@
 use super::super::fault::is_full;
 use super::*;
 use crate::store::StoreError;
-use crate::store::beside::{Beside, KvChange, KvNamespace};
+use crate::store::side_tables::{KvChange, KvNamespace, SideTables};
 use crate::store::sqlite::writer::group::PlantedFault;
 use crate::store::sqlite::writer::job::JobRef;
 use rusqlite::ffi;

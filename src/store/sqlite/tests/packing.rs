@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::base::Codec;
-use crate::base::limits::INLINE_BYTES_MAX;
+use crate::limits::INLINE_BYTES_MAX;
 use crate::store::sqlite::rows::pack::{
     DeletedRange, Inline, PackedKind, PackedTask, Unpack, ValueColumn, pack_index_snapshot, pack_ranges,
     pack_reference, pack_seen, pack_tasks, put_uint, unpack_index_snapshot, unpack_parents, unpack_ranges,

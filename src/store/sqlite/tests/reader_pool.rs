@@ -1,7 +1,7 @@
 //! The pool of readers: retained and closed readers, and readers without locks.
 
 use super::*;
-use crate::base::limits::IDLE_READERS_MAX;
+use crate::limits::IDLE_READERS_MAX;
 use crate::store::sqlite::file::open;
 use crate::store::sqlite::file::paths::beside;
 use crate::store::sqlite::file::registry;

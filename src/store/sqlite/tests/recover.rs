@@ -2,10 +2,10 @@
 
 use super::cipher::{Secrets, bench, encrypted, fill, key};
 use super::*;
-use crate::store::beside::Beside;
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
 use crate::store::prune::PruneSpan;
 use crate::store::recovery::{LostKind, Recovery};
+use crate::store::side_tables::SideTables;
 use crate::store::{Store, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -40,9 +40,9 @@ fn closed() -> (TempDir, PathBuf) {
 fn contents(store: &SqliteBackend) -> Contents {
     let mut found = Contents::new();
     for of in store.threads(None, 100).unwrap().into_iter().filter(|of| !of.id.as_str().ends_with("salvaged)")) {
-        let query = crate::store::CheckpointQuery {
+        let query = crate::store::log::CheckpointQuery {
             limit: 1_000,
-            ..crate::store::CheckpointQuery::new(of.id, Namespace::root())
+            ..crate::store::log::CheckpointQuery::new(of.id, Namespace::root())
         };
         for record in store.checkpoints(&query).unwrap() {
             found.insert(record.point.checkpoint.to_string(), items(store, &record.point, ItemRange::All));
@@ -58,7 +58,7 @@ fn recovered(path: &Path, whole: &Contents, name: &str) -> Result<Recovery, Stor
     let report = Store::recover(path, &to)?;
     assert!(fs::read(path).unwrap() == before, "{name}: the damaged file is not changed");
     let store = open(&to);
-    assert_eq!(store.check().unwrap().problems, Vec::<crate::store::Finding>::new(), "{name}");
+    assert_eq!(store.check().unwrap().problems, Vec::<crate::store::check::Finding>::new(), "{name}");
     let found = contents(&store);
     assert_eq!(found.len() as u64, report.checkpoints, "{name}");
     for (id, texts) in &found {
@@ -286,7 +286,7 @@ fn a_damaged_checkpoint_costs_itself_and_its_descendants_and_nothing_else() {
     let store = open(&path);
     let mut records = Vec::new();
     for of in ["a", "b"].map(thread) {
-        let mut query = crate::store::CheckpointQuery::new(of, Namespace::root());
+        let mut query = crate::store::log::CheckpointQuery::new(of, Namespace::root());
         query.limit = 1_000;
         records.extend(store.checkpoints(&query).unwrap());
     }
@@ -331,7 +331,7 @@ fn a_damaged_row_beside_the_checkpoints_costs_itself_alone() {
         let mut batch = Batch::new(of.clone(), Namespace::root(), Some(id));
         batch.writes.push(writes(id, due, vec![write(0, "x", WriteValue::One(plain(&[n])))]));
         let wake_at = Some(Timestamp::from_micros(i64::from(n)));
-        batch.timers.push(crate::store::NewTimer { checkpoint: id, task: due.id, wake_at });
+        batch.timers.push(crate::store::batch::NewTimer { checkpoint: id, task: due.id, wake_at });
         bench.store.commit(&batch).unwrap();
     }
     for name in ["one", "two"] {
@@ -405,7 +405,7 @@ fn a_store_with_keys_is_recovered_with_them_alone() {
         let read = |store: &SqliteBackend| {
             let mut found = Vec::new();
             for record in &of {
-                let mut query = crate::store::CheckpointQuery::new(record.id.clone(), Namespace::root());
+                let mut query = crate::store::log::CheckpointQuery::new(record.id.clone(), Namespace::root());
                 query.limit = 1_000;
                 for record in store.checkpoints(&query).unwrap() {
                     let state = store.state(&record.point).unwrap();
@@ -463,8 +463,8 @@ fn salvaged(path: &Path, of: &str) -> (Recovery, Vec<Vec<String>>) {
     _ = fs::remove_file(&to);
     let report = Store::recover(path, &to).unwrap();
     let store = open(&to);
-    assert_eq!(store.check().unwrap().problems, Vec::<crate::store::Finding>::new());
-    let mut query = crate::store::CheckpointQuery::new(thread(of), Namespace::root());
+    assert_eq!(store.check().unwrap().problems, Vec::<crate::store::check::Finding>::new());
+    let mut query = crate::store::log::CheckpointQuery::new(thread(of), Namespace::root());
     query.limit = 1_000;
     let mut found = store.checkpoints(&query).unwrap();
     found.sort_by_key(|record| record.seq);

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::base::limits::LOST_MAX;
-use crate::store::beside::{Beside, KvChange, KvNamespace};
 use crate::store::operation::{NewOperation, OperationChange, OperationKind};
 use crate::store::prune::PruneSpan;
 use crate::store::recovery::{LostKind, Recovery};
+use crate::store::side_tables::{KvChange, KvNamespace, SideTables};
 use crate::store::sqlite::file::paths::beside;
 use crate::store::{Store, StoreError};
 use std::fs;

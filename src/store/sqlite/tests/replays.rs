@@ -2,8 +2,8 @@
 
 use super::cipher::{bench as with_options, encrypted, key};
 use super::*;
-use crate::base::limits::{SCAN_FAILURES_MAX, SCAN_ROWS};
 use crate::base::{Codec, RunId};
+use crate::limits::{SCAN_FAILURES_MAX, SCAN_ROWS};
 use crate::store::batch::{ListDelta, ListRef, NewTimer};
 use crate::store::mark::WriteMark;
 use crate::store::operation::{

@@ -1,7 +1,7 @@
 //! The queue of changed threads, their counts, and the commits that the table of threads follows later.
 
 use super::*;
-use crate::base::limits::WRITER_CACHE_MAX;
+use crate::limits::WRITER_CACHE_MAX;
 use crate::store::counts::ThreadCounts;
 use crate::store::error::StoreError;
 use crate::store::sqlite::commit::caches::Caches;

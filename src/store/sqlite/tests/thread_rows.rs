@@ -1,7 +1,7 @@
 //! The rows of threads and of timers: the moments at which the table of threads follows, and the entries of listings.
 
 use super::*;
-use crate::store::NewTimer;
+use crate::store::batch::NewTimer;
 use crate::store::error::StoreError;
 use crate::store::mark::WriteMark;
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};

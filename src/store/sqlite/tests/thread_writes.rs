@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::base::internal::hash::check64;
-use crate::store::PruneSpan;
 use crate::store::error::StoreError;
+use crate::store::log::PruneSpan;
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
 use crate::store::sqlite::fault::{Fault, Res};
 use crate::store::sqlite::index::threads::undamaged;

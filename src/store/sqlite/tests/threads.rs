@@ -179,7 +179,7 @@ fn the_status_follows_each_write_that_decides_it() {
         let mut batch = Batch::new(asks.clone(), Namespace::root(), Some(id));
         batch.writes.push(writes(id, &tasks[of], vec![new]));
         let wake_at = (expected == "sleeping").then(|| Timestamp::from_micros(7));
-        batch.timers.push(crate::store::NewTimer::new(id, tasks[of].id, wake_at));
+        batch.timers.push(crate::store::batch::NewTimer::new(id, tasks[of].id, wake_at));
         bench.store.commit(&batch).unwrap();
         let status = bench.store.thread_info(&asks).unwrap().unwrap().status().as_str();
         assert_eq!(status, expected, "step {n}");

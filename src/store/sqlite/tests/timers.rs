@@ -1,10 +1,11 @@
 //! Timers whose rows are damaged or gone: noticed where they are read, by a check, and made anew by a recovery.
 
 use super::*;
+use crate::store::batch::NewTimer;
 use crate::store::check::{Finding, Invariant};
 use crate::store::mark::WriteMark;
 use crate::store::record::TimerRecord;
-use crate::store::{NewTimer, Store, StoreError};
+use crate::store::{Store, StoreError};
 
 /// A closed store in which two tasks sleep, and its timers.
 fn asleep() -> (TempDir, PathBuf, Vec<TimerRecord>) {

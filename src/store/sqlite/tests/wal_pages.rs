@@ -1,7 +1,7 @@
 //! Pages: those of a write-ahead log that SQLite does not read, and those in which versions are read.
 
 use super::*;
-use crate::base::limits::{ITEM_PAGE_BYTES_MAX, LOST_CHECKPOINTS_MAX, VERSION_PAGE_MIN, WAL_COPY_BYTES};
+use crate::limits::{ITEM_PAGE_BYTES_MAX, LOST_CHECKPOINTS_MAX, VERSION_PAGE_MIN, WAL_COPY_BYTES};
 use crate::store::sqlite::file::{schema, wal_heads, wal_tail};
 use crate::store::sqlite::read::version_pages::VersionPages;
 use crate::store::sqlite::sql;

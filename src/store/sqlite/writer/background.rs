@@ -9,7 +9,7 @@
 
 use super::role::SqliteWriter;
 use crate::base::internal::Stopwatch;
-use crate::base::limits::RECLAIM_RETRY;
+use crate::limits::RECLAIM_RETRY;
 use crate::store::error::StoreError;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;

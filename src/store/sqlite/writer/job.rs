@@ -1,12 +1,12 @@
 //! Jobs of the writer role: a batch of the log, changes of the tables beside it, an operation, or a step of the
 //! erasure of threads. *Absent:* how each of them is written.
 
-use crate::base::limits::{COMPACT_PAGES_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES};
+use crate::limits::{COMPACT_PAGES_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES};
 use crate::store::batch::{
     Batch, ChangeValue, CommitChain, Data, ItemOp, NewCheckpoint, NewWrites, WriteValue, validate_deleted,
 };
-use crate::store::beside::{CacheChange, KvChange};
 use crate::store::error::StoreError;
+use crate::store::side_tables::{CacheChange, KvChange};
 use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::commit::operation::{self, OperationJob};
 use crate::store::sqlite::fault::Res;

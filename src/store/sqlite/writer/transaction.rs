@@ -7,7 +7,8 @@
 
 use crate::base::TaskId;
 use crate::base::internal::Stopwatch;
-use crate::base::limits::{STATEMENT_BYTES_MAX, STATEMENT_ROWS_MAX, TRANSACTION_STATEMENTS_MAX};
+use crate::base::limits::{STATEMENT_BYTES_MAX, TRANSACTION_STATEMENTS_MAX};
+use crate::limits::STATEMENT_ROWS_MAX;
 use crate::store::batch::Payload;
 use crate::store::error::{SchemaChange, SqlConstraint, StoreError};
 use crate::store::record::CheckpointRef;

@@ -5,7 +5,7 @@
 //! one that waits for a reader would hold the write lock meanwhile, and stop the writers of all processes.
 
 use super::group::{Core, WalCopy, copy_wal, copy_whole_wal};
-use crate::base::limits::{WAL_COPY_BYTES, WAL_RESTART_BYTES, WAL_RETRY_MAX, WAL_RETRY_MIN, WAL_TRUNCATE_BYTES};
+use crate::limits::{WAL_COPY_BYTES, WAL_RESTART_BYTES, WAL_RETRY_MAX, WAL_RETRY_MIN, WAL_TRUNCATE_BYTES};
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::{Res, found_busy, reason};
 use crate::store::sqlite::file::lock;

@@ -9,9 +9,9 @@ use std::{env, fs, process};
 
 use annals::history::ExportOptions;
 use annals::state::DynState;
+use annals::store::{KvQuery, OpenOptions, StoreError, Synchronous};
 use annals_graph::graph::CachePolicy;
 use annals_graph::prelude::*;
-use annals::store::{KvQuery, OpenOptions, StoreError, Synchronous};
 use libfuzzer_sys::fuzz_target;
 use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, params_from_iter};

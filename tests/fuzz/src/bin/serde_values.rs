@@ -7,9 +7,9 @@ use std::fmt::Debug;
 
 use annals::base::Value;
 use annals::message::blocks::{Annotation, ContentBlock, Index};
-use annals_pydantic_ai as pai;
 use annals::message::{Chunk, Content, Message, MessageClass, MessageParts, Role, ToolCall, ToolCallChunk, Usage};
 use annals_fuzz::value;
+use annals_pydantic_ai as pai;
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

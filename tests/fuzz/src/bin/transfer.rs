@@ -4,8 +4,8 @@
 
 use annals::history::{ExportOptions, Framing, ImportOptions};
 use annals::message::OpenAiFormat;
-use annals_pydantic_ai::PydanticAiFormat;
 use annals_graph::prelude::Store;
+use annals_pydantic_ai::PydanticAiFormat;
 use libfuzzer_sys::fuzz_target;
 
 /// Returns the thread as lines; nothing if the bytes were refused.

@@ -12,7 +12,8 @@ use crate::drive::run::host::RunHost;
 use crate::error::Error;
 use crate::exec::{Closing, Effect, Event, EventMask, Machine, Opened, Status, TaskJob, TaskOutcome, open};
 use crate::graph::Work;
-use crate::store::{Batch, CommitHandle};
+use crate::store::batch::Batch;
+use crate::store::log::CommitHandle;
 
 use super::feed::{FeedReader, Notice, while_polled};
 use super::nonblocking::block_on;

@@ -7,9 +7,9 @@ use std::task::Waker;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::base::limits::QUEUED_EVENTS_MAX;
 use crate::drive::run::call::Running;
 use crate::exec::{Event, TaskOutcome};
+use crate::limits::QUEUED_EVENTS_MAX;
 
 /// A message to the driver that waits for the tasks of a run.
 pub(in crate::drive) enum Notice {

@@ -21,7 +21,8 @@ use crate::drive::run::commits::PendingCommits;
 use crate::error::Error;
 use crate::exec::{Closing, Effect, Event, Machine, Opened, Status, TaskJob, TaskOutcome, open};
 use crate::graph::{NodeInput, Work};
-use crate::store::{Batch, Store};
+use crate::store::Store;
+use crate::store::batch::Batch;
 use crate::task::Called;
 
 use super::feed::{FeedReader, Notice, while_polled};

@@ -48,7 +48,7 @@ pub(in crate::drive) async fn unblock<T: Send + 'static>(
     store: &Store,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> T {
-    if store.backend().parts().reads_wait { on_store_thread(store, work).await } else { work() }
+    if store.backend().capabilities().reads_block { on_store_thread(store, work).await } else { work() }
 }
 
 /// Does work on a thread of a store, in the runtime of this one. A thread that runs a task does it right here.

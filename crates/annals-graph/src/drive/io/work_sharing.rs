@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::base::limits::TASKS_ALONE;
 use crate::drive::run::host::RunHost;
 use crate::elapsed::ElapsedTime;
 use crate::exec::TaskJob;
+use crate::limits::TASKS_ALONE;
 
 use super::blocking::run_task;
 use super::feed::{Feed, Notice};

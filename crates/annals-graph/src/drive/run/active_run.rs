@@ -10,7 +10,8 @@ use crate::drive::io::pool::unblock;
 use crate::drive::worker::lease::Renewal;
 use crate::error::Error;
 use crate::exec::{Event, EventMask, Machine, Status, TaskOutcome};
-use crate::store::{Batch, Cache, CacheKey, Store, StoreError};
+use crate::store::batch::Batch;
+use crate::store::{Cache, CacheKey, Store, StoreError};
 use crate::task::Context;
 
 use super::events::{EndReport, RunEventKind};

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::base::limits::RECURSION_LIMIT_DEFAULT;
 use crate::base::{CheckpointId, Clock, IdSource, Map, Namespace, RunId, SystemClock};
 use crate::drive::io::feed::Feed;
 use crate::drive::io::pool::{in_task, on_store_thread, unblock};
@@ -14,6 +13,7 @@ use crate::error::Error;
 use crate::exec::{EventMask, Head, Machine, Recording, Request, RunError, RunStart, resume_values_by_id};
 use crate::graph::{Command, DEFAULT_NAME, Graph};
 use crate::history::Thread;
+use crate::limits::RECURSION_LIMIT_DEFAULT;
 use crate::run::{Loaded, RootStart, Session};
 use crate::state::erased::resolve;
 use crate::store::CheckpointRef;
@@ -99,7 +99,7 @@ pub(in crate::drive) fn begin(
     host.events = RunEvents::new(settings.listener.as_ref(), target.thread.as_ref(), &graph.name, run).map(Arc::new);
     let host = Arc::new(host);
     let begins = begin_kind(&start, host.events.is_some() && head.is_asleep());
-    host.outwait_locks();
+    host.wait_for_locks();
     host.session.lock().lease = claimed.as_mut().and_then(Claimed::take);
     let renewal = Renewal::begin(&host, &settings.control, began.as_ref());
     host.session.lock().begin(began, (from.replays(&start), matches!(start, RunStart::Input(_))), &target.named);

@@ -16,7 +16,8 @@ use crate::graph::{Breakpoints, CompiledGraph, Graph};
 use crate::history::OnConflict;
 use crate::state::StateError;
 use crate::state::erased::field_of;
-use crate::store::{Kv, LeaseGroup};
+use crate::store::Kv;
+use crate::store::lease::LeaseGroup;
 use crate::task::RunControl;
 
 use super::begin::{begin, begin_async};
@@ -427,7 +428,7 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     /// graph.run(&thread).record_ends(true).invoke(Trip::update())?;
     /// for step in thread.steps()? {
     ///     let step = step?;
-    ///     assert!(step.has_own_end && step.took().is_some(), "{step:?}");
+    ///     assert!(step.has_own_end && step.duration().is_some(), "{step:?}");
     /// }
     /// # Ok(())
     /// # }

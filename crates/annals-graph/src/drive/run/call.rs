@@ -22,7 +22,8 @@ use crate::exec::{
 };
 use crate::graph::NodeResult;
 use crate::state::WritesView;
-use crate::store::{Batch, NewWrites, Store};
+use crate::store::Store;
+use crate::store::batch::{Batch, NewWrites};
 use crate::task::{Call, CallOutcome, CallValue, CallWork, Called, Context, FunctionResult, Host, Signal, stops};
 
 use super::attempt::{LeavesCalls, WaitResult, wait_for, watch};

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use crate::base::TaskId;
 use crate::base::limits::PENDING_COMMITS_MAX;
 use crate::error::Error;
-use crate::store::{Batch, CommitHandle, Store, StoreError};
+use crate::store::batch::Batch;
+use crate::store::log::CommitHandle;
+use crate::store::{Store, StoreError};
 
 use super::active_run::ActiveRun;
 use super::host::RunHost;

@@ -11,10 +11,11 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 
-use crate::base::limits::{DRAWING_NODES_MAX, DRAWN_GRAPHS_MAX};
 use crate::base::{Encoded, Value};
 use crate::graph::{DEFAULT_NAME, Drawing, Graph};
-use crate::store::{CacheChange, CacheKey, Log, LogExt, Store};
+use crate::limits::{DRAWING_NODES_MAX, DRAWN_GRAPHS_MAX};
+use crate::store::log::{CacheChange, Log, LogExt};
+use crate::store::{CacheKey, Store};
 
 /// The label under which drawings are in the cache; the name of the graph follows it.
 const DRAWINGS: &str = "drawings";
@@ -34,7 +35,7 @@ pub(super) fn store_drawing(graph: &Graph, store: &Store) {
     let key = CacheKey::new([DRAWINGS, &graph.name], key);
     let Ok(value) = Encoded::encode(&Value::from(document(&graph.drawing(0)))) else { return };
     // Not through `Cache`, whose reads wait for the entries that were put: no other read waits for a drawing.
-    let Ok(beside) = store.backend().beside() else { return };
+    let Ok(beside) = store.backend().side_tables() else { return };
     let now = store.now();
     match beside.cached(std::slice::from_ref(&key), now) {
         Ok(stored) if stored.first().is_some_and(|stored| stored.as_ref() != Some(&value)) => {

@@ -1,6 +1,6 @@
 //! Changing the state of a thread through its graph, without running a node.
 
-use annals::store::LogExt;
+use annals::store::log::LogExt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -10,8 +10,9 @@ use crate::exec::{Copied, EditProblem, Editor, NodeEdit, RunError, as_node};
 use crate::graph::{CompiledGraph, END, Graph, IntoOutput, NodeOutput};
 use crate::history::{Snapshot, Thread};
 use crate::run::{RootStart, parent_heads};
-use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
-use crate::store::{ChannelRecord, ChannelValue, CheckpointRef, ItemRange, Parent, StoreError};
+use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Parent};
+use crate::store::record::{ChannelRecord, ChannelValue};
+use crate::store::{CheckpointRef, ItemRange, StoreError};
 
 use super::attempt::path_here;
 use super::begin::{recording, with_graph};
@@ -224,7 +225,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
         }
         let (mut batch, head) = editor.finish();
         let planned = batch.head_after();
-        store.commit_raised(&mut batch)?;
+        store.commit_reminting(&mut batch)?;
         if batch.head_after() == planned {
             keep(&self.graph, &thread, head);
         }

@@ -4,14 +4,14 @@
 //! They are members of the metadata of a checkpoint: of the first one of each run, and of each 64th. *Absent:* graphs
 //! without a version, which store and compare nothing.
 
-use annals::store::LogExt;
+use annals::store::log::LogExt;
 use serde_json::Value as Json;
 
-use crate::base::limits::GRAPH_CODE_STEPS;
 use crate::error::Error;
 use crate::exec::{Head, RunError, RunStart, verify_due, verify_joins};
 use crate::graph::{Graph, GraphCode};
 use crate::history::Thread;
+use crate::limits::GRAPH_CODE_STEPS;
 use crate::store::Source;
 
 /// The member of the metadata: the version, a number sign, and the fingerprint.

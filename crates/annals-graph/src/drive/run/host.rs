@@ -16,7 +16,9 @@ use crate::graph::NodeResult;
 use crate::history::{OnConflict, PartialMessage, Thread};
 use crate::message::Message;
 use crate::run::Session;
-use crate::store::{Batch, CommitChain, NewWrites, StoreError};
+use crate::store::StoreError;
+use crate::store::batch::{Batch, NewWrites};
+use crate::store::log::CommitChain;
 use crate::task::{Call, Called, Context, Host, LivePart, MessagePart};
 
 use super::builder::Durability;
@@ -56,10 +58,10 @@ pub(in crate::drive) struct RunHost {
 }
 
 impl RunHost {
-    /// Lets the commits of the run outwait locks of other programs, which the reporter of the run is told.
-    pub(super) fn outwait_locks(&self) {
+    /// Lets the commits of the run wait for locks of other programs, which the reporter of the run is told.
+    pub(super) fn wait_for_locks(&self) {
         let events = self.events.clone();
-        self.session.lock().set_chain(CommitChain::begin_outwaiting(move |busy| {
+        self.session.lock().set_chain(CommitChain::begin_with_lock_wait(move |busy| {
             if let (Some(events), StoreError::Busy { waited_ms, holder }) = (&events, busy) {
                 events.report_lock_wait(*waited_ms, *holder);
             }

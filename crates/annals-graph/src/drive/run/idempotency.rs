@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::exec::{RunError, RunStart};
 use crate::history::{Snapshot, Thread};
 use crate::store::{CheckpointRef, Source};
-use annals::store::LogExt;
+use annals::store::log::LogExt;
 
 use super::builder::RunSettings;
 use crate::run::Loaded;
@@ -65,7 +65,7 @@ impl Earlier {
             return Ok(None);
         }
         // A commit of an earlier run with the key that was dropped counts as well.
-        thread.store().settle_abandoned();
+        thread.store().flush_abandoned();
         let Some(last) = thread.store().backend().last_of_run(thread.id(), &Namespace::root(), &run)? else {
             return Ok(None);
         };

@@ -9,17 +9,18 @@ use crate::run::{Loaded, stored_input};
 use crate::span::span;
 use crate::state::erased::field_of;
 use crate::state::{FieldKind, StateRef};
-use crate::store::{
-    CachedHead, CheckpointRef, HeadKey, ItemRange, ItemRow, StatePart, StoreError, WriteRecord, WriteValue,
-};
-use annals::store::LogExt;
+use crate::store::batch::WriteValue;
+use crate::store::log::{CachedHead, HeadKey};
+use crate::store::record::{ItemRow, StatePart, WriteRecord};
+use crate::store::{CheckpointRef, ItemRange, StoreError};
+use annals::store::log::LogExt;
 
 use super::host::RunHost;
 use super::records::decided;
 
 /// Gets the head of a namespace, or of one of its checkpoints.
 pub(super) fn load(graph: &Graph, thread: &Thread, at: Option<&CheckpointRef>) -> Result<Loaded, Error> {
-    thread.store().settle_abandoned();
+    thread.store().flush_abandoned();
     let backend = thread.store().backend();
     if let Some(wanted) = at {
         let newest = backend.head_id(thread.id(), thread.namespace())?;
@@ -43,7 +44,7 @@ pub(super) fn load_begun(
     at: Option<&CheckpointRef>,
     host: &RunHost,
 ) -> Result<Loaded, Error> {
-    thread.store().settle_abandoned();
+    thread.store().flush_abandoned();
     if at.is_some_and(|wanted| host.session.lock().hides(graph, wanted)) {
         host.store_held()?;
     }
@@ -79,17 +80,17 @@ fn load_at(
 
 /// Gets the head that a run left in a namespace, while its commits may still be on their way to the file.
 pub(super) fn left_by_run(graph: &Graph, thread: &Thread, left: CheckpointId) -> Option<Loaded> {
-    let cached = thread.store().heads().take(thread.id(), thread.namespace(), HeadKey::Graph(graph.id))?;
+    let cached = thread.store().head_cache().take(thread.id(), thread.namespace(), HeadKey::Graph(graph.id))?;
     let head = cached.head.downcast::<Head>().ok().filter(|_| cached.checkpoint == left)?;
     Some(Loaded { head: *head, newest: Some(left), is_continued: false, lease: None })
 }
 
 fn cached(graph: &Graph, thread: &Thread, wanted: &CheckpointRef, newest: Option<CheckpointId>) -> Option<Head> {
-    let cached = thread.store().heads().take(thread.id(), &wanted.namespace, HeadKey::Graph(graph.id))?;
+    let cached = thread.store().head_cache().take(thread.id(), &wanted.namespace, HeadKey::Graph(graph.id))?;
     if cached.checkpoint != wanted.checkpoint {
         // Looking at the past does not cost the next turn its head.
         if Some(cached.checkpoint) == newest {
-            thread.store().heads().put(cached);
+            thread.store().head_cache().put(cached);
         }
         return None;
     }
@@ -106,7 +107,7 @@ fn cached(graph: &Graph, thread: &Thread, wanted: &CheckpointRef, newest: Option
 pub(super) fn keep(graph: &Graph, thread: &Thread, head: Head) {
     let Some(checkpoint) = head.checkpoint.map(|checkpoint| checkpoint.id) else { return };
     let (at, bytes) = (thread.point(checkpoint), head.bytes);
-    thread.store().heads().put(CachedHead::new(at, HeadKey::Graph(graph.id), bytes, Box::new(head)));
+    thread.store().head_cache().put(CachedHead::new(at, HeadKey::Graph(graph.id), bytes, Box::new(head)));
 }
 
 fn read(graph: &Graph, thread: &Thread, point: &CheckpointRef) -> Result<Head, Error> {

@@ -5,8 +5,9 @@ use crate::error::Error;
 use crate::graph::Graph;
 use crate::history::{History, HistoryFilter, Thread};
 use crate::run::{Decision, Found, Need, Step, merged_writes};
-use crate::store::{CheckpointRecord, CheckpointRef, StoreError, WriteRecord};
-use annals::store::LogExt;
+use crate::store::record::{CheckpointRecord, WriteRecord};
+use crate::store::{CheckpointRef, StoreError};
+use annals::store::log::LogExt;
 
 use super::host::RunHost;
 use super::load;

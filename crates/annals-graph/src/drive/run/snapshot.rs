@@ -1,6 +1,6 @@
 //! Looking at the state of a thread through its graph.
 
-use annals::store::LogExt;
+use annals::store::log::LogExt;
 use annals_runs::ThreadRuns;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use crate::exec::{Head, Order, PendingWrites, RunError, TaskStatus, interrupts_o
 use crate::graph::{CompiledGraph, Graph, Persistence};
 use crate::history::{History, HistoryFilter, PartialMessage, Snapshot, Thread};
 use crate::state::StateRef;
-use crate::store::{CheckpointRecord, CheckpointRef, Source, Store, TaskKind};
+use crate::store::record::{CheckpointRecord, TaskKind};
+use crate::store::{CheckpointRef, Source, Store};
 use crate::task::{Interrupt, task_namespace, without_tasks};
 
 use super::load::{keep, load};
@@ -118,7 +119,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     fn state_of(&self, at: impl RunOn, subgraphs: bool) -> Result<StateSnapshot<S>, Error> {
         let target = at.target();
         let thread = shown(&self.graph, target.thread.ok_or(RunError::NoThread)?)?;
-        thread.store().settle_abandoned();
+        thread.store().flush_abandoned();
         state_at(&self.graph, &thread, target.at.as_ref(), subgraphs)?.map(|state, _| Ok(typed::<S>(state)))
     }
 

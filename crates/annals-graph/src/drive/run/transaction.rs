@@ -4,7 +4,7 @@
 //! in it. It is looked up in the transaction itself, so two attempts of a task cannot both run the SQL. *Absent:* the
 //! rules for statements, and the comparison of heads and leases, which are the store's.
 
-use annals::store::LogExt;
+use annals::store::log::LogExt;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,8 @@ use crate::drive::io::nonblocking::block_on;
 use crate::drive::io::pool::unblock;
 use crate::exec::RETURN;
 use crate::hash;
-use crate::store::{CheckpointRef, NewWrite, NewWrites, SqlTransaction, StoreError};
+use crate::store::batch::{NewWrite, NewWrites};
+use crate::store::{CheckpointRef, SqlTransaction, StoreError};
 use crate::task::Context;
 
 use super::builder::Durability;

@@ -6,11 +6,12 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::base::limits::{PRIORITY_MAX, WORKER_AGENDA_MAX};
+use crate::base::limits::PRIORITY_MAX;
 use crate::base::{ThreadId, Timestamp};
 use crate::error::Error;
 use crate::history::ThreadInfo;
-use crate::store::LeaseGroup;
+use crate::limits::WORKER_AGENDA_MAX;
+use crate::store::lease::LeaseGroup;
 
 /// The place of a run: the greatest priority first, then the oldest activity.
 type QueuePlace = (u8, u64);

@@ -4,7 +4,7 @@
 //! it loads its head. One thread renews the leases of all runs of the process. *Absent:* the comparison of a lease,
 //! which the store makes in the transaction of each commit.
 
-use annals::store::LogExt;
+use annals::store::log::LogExt;
 use annals_runs::{ControlOrder, StoreRuns};
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Weak};
@@ -13,18 +13,19 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::base::CheckpointId;
-use crate::base::limits::{CONTROL_INTERVAL, LEASE_RETRY, RENEWAL_IDLE};
+use crate::base::limits::CONTROL_INTERVAL;
 use crate::drive::run::builder::{Durability, RunSettings};
 use crate::drive::run::host::RunHost;
 use crate::elapsed::ElapsedTime;
 use crate::error::Error;
 use crate::exec::RunStart;
 use crate::history::Thread;
+use crate::limits::{LEASE_RETRY, RENEWAL_IDLE};
 use crate::run::RunLease;
-use crate::store::{
-    Batch, CheckpointRef, CommitChain, CommitHandle, LeaseGroup, LeaseOwner, LeaseRecord, LogWatch, NewLease, Store,
-    StoreError, validate_lease,
-};
+use crate::store::batch::Batch;
+use crate::store::lease::{LeaseGroup, LeaseOwner, LeaseRecord, NewLease, validate_lease};
+use crate::store::log::{CommitChain, CommitHandle, LogWatch};
+use crate::store::{CheckpointRef, Store, StoreError};
 use crate::task::RunControl;
 
 /// The lease of a run that is being set up. It is released if the run does not begin.
@@ -107,7 +108,7 @@ impl RunSettings {
                 let owner = store.mint_owner();
                 let mut is_held = false;
                 if !is_first || self.lease_wait.is_some() {
-                    store.settle_abandoned();
+                    store.flush_abandoned();
                     let wait = self.lease_wait.unwrap_or_default();
                     is_held = claim_waiting(thread, &owner, duration, wait, &self.lease_groups)?;
                 }
@@ -222,7 +223,7 @@ impl Drop for Renewal {
         if let Some(batch) = self.release() {
             let store = &self.run.store;
             // A lock of another program must not leave the lease to a run that has ended: its worker would wait for it.
-            let batch = CommitChain::begin_outwaiting(|_| ()).append(batch);
+            let batch = CommitChain::begin_with_lock_wait(|_| ()).append(batch);
             store.abandon_commits([store.submit(batch)]);
         }
     }

@@ -10,7 +10,8 @@ use crate::exec::{RunError, input_value};
 use crate::graph::{CompiledGraph, DEFAULT_NAME, NodeOutput};
 use crate::history::Thread;
 use crate::state::erased::resolve;
-use crate::store::{LeaseGroup, StoreError};
+use crate::store::StoreError;
+use crate::store::lease::LeaseGroup;
 
 impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     /// Stores an input without running anything: a [`Worker`](crate::Worker) with this graph runs it. The graph has a

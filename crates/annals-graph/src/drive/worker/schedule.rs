@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::limits::{NAME_BYTES_MAX, SCHEDULE_LATE_MAX, SCHEDULE_RUNS_MAX};
 use crate::base::{Timestamp, Value};
-use crate::store::{Kv, KvItem, KvQuery, Store, StoreError};
+use crate::store::kv::KvItem;
+use crate::store::{Kv, KvQuery, Store, StoreError};
 
 use super::wall_clock::{ClockChanges, WallClock};
 

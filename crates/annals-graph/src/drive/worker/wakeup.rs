@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::base::limits::WORKER_POLL;
-use crate::store::{LogSignal, LogWatch};
+use crate::store::log::{LogSignal, LogWatch};
 use crate::task::RunControl;
 
 /// The signals of a worker.

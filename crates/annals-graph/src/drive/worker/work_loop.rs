@@ -7,8 +7,7 @@
 //! Invariant: a worker runs a thread under a lease of its own, so that two workers never run one thread at the same
 //! time.
 
-use annals::store::LogExt;
-use annals::store::log::{LogPosition, ThreadParts, ThreadRow, ThreadRows};
+use annals::store::log::{LogExt, LogPosition, ThreadParts, ThreadRow, ThreadRows};
 use annals_runs::{SpecialWrite, ThreadRuns, ThreadStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,9 +19,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::base::limits::{
-    LEASE_DEFAULT, RECOVERIES_DEFAULT, SCHEDULE_LOOK, WORKER_ASK, WORKER_IDLE, WORKER_PAGE_ROWS, WORKER_POLL,
-};
+use crate::base::limits::{LEASE_DEFAULT, RECOVERIES_DEFAULT, SCHEDULE_LOOK, WORKER_PAGE_ROWS, WORKER_POLL};
 use crate::base::{Namespace, ThreadId, Timestamp};
 use crate::drive::io::pool::on_node_thread;
 use crate::drive::io::runtime::CallerRuntime;
@@ -33,10 +30,12 @@ use crate::error::Error;
 use crate::exec::{RunError, special};
 use crate::graph::{CompiledGraph, START};
 use crate::history::{Thread, ThreadInfo, ThreadQuery};
-use crate::store::{
-    Batch, LeaseGroup, LogWatch, NewLease, NewWrites, OperationQuery, Source, StatusKind, Store, StoreError, WriteMark,
-    validate_lease,
-};
+use crate::limits::{WORKER_ASK, WORKER_IDLE};
+use crate::store::batch::{Batch, NewWrites};
+use crate::store::lease::{LeaseGroup, NewLease, validate_lease};
+use crate::store::log::LogWatch;
+use crate::store::operation::OperationQuery;
+use crate::store::{Source, StatusKind, Store, StoreError, WriteMark};
 use crate::task::RunControl;
 
 use super::agenda::{Agenda, DueRun};
@@ -410,7 +409,7 @@ impl Worker {
             }
         })?;
         // Runs that failed release their leases in the background.
-        self.store.settle_abandoned();
+        self.store.flush_abandoned();
         Ok(WorkerReport {
             continued: counts.continued.into_inner(),
             failed: counts.failed.into_inner(),
@@ -473,7 +472,7 @@ impl Worker {
         for graph in self.graphs.keys() {
             let mut query = ThreadQuery::new().queue(graph).limit(WORKER_PAGE_ROWS);
             loop {
-                self.store.settle_abandoned();
+                self.store.flush_abandoned();
                 let page = self.store.backend().thread_rows(&ThreadRows::Listed(&query), info_and_lease())?;
                 let is_last = page.len() < WORKER_PAGE_ROWS;
                 let added = page.iter().filter(|row| self.offer(agenda, row, false)).count();
@@ -697,7 +696,7 @@ impl Worker {
         let claim = RunClaim { lease: self.lease, groups, epoch, metadata, listener, control };
         let ended = (graph.run)(&thread, &claim);
         // A run that failed releases its lease in the background: from then on the thread can be claimed again.
-        self.store.settle_abandoned();
+        self.store.flush_abandoned();
         match ended {
             Ok(()) => {
                 agenda.lock().failures.remove(id);
@@ -745,7 +744,7 @@ impl Worker {
         batch.lease = Some(match thread.last_lease()? {
             // The next recoveries are counted from here.
             Some(lease) if !lease.is_live(now) => NewLease::break_of(owner, now, lease.epoch),
-            _ => NewLease::free(owner, now),
+            _ => NewLease::require_unclaimed(owner, now),
         });
         match self.store.commit(&batch) {
             Ok(()) => Ok(true),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::super::compiled::{Graph, Outgoing};
 use super::super::{END, START};
-use crate::base::limits::DRAWING_STEPS_MAX;
+use crate::limits::DRAWING_STEPS_MAX;
 
 /// An edge: source, target, whether it is conditional, label. The order is that of the drawing.
 pub(super) type Edge = (Arc<str>, Arc<str>, bool, Option<Arc<str>>);

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::base::{Encoded, TaskId, Timestamp, WriteValue};
-use crate::store::{NewWrite, Source};
+use crate::store::Source;
+use crate::store::batch::NewWrite;
 
 fn id(n: u8) -> CheckpointId {
     CheckpointId::from_bytes([n; 16])

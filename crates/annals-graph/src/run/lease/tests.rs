@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
-use crate::store::{NewCheckpoint, Source, TaskKind, TaskRecord};
+use crate::store::Source;
+use crate::store::batch::NewCheckpoint;
+use crate::store::record::{TaskKind, TaskRecord};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -73,7 +75,7 @@ fn a_commit_that_is_the_last_one_though_tasks_are_left_releases_the_thread() {
 fn the_only_commit_of_a_run_takes_no_lease() {
     for (batch, is_last) in [(leaves(0), false), (leaves(1), true)] {
         let mut lease = RunLease::new(owner(), Some(LEASE), false);
-        assert_eq!(named(&mut lease, batch, is_last), Some(NewLease::free(owner(), at(5))));
+        assert_eq!(named(&mut lease, batch, is_last), Some(NewLease::require_unclaimed(owner(), at(5))));
         assert!(!lease.is_held() && !lease.is_unreleased(false));
     }
 }
@@ -82,7 +84,7 @@ fn the_only_commit_of_a_run_takes_no_lease() {
 fn a_run_without_a_lease_asks_once_whether_the_thread_is_free() {
     let mut lease = RunLease::new(owner(), None, false);
     assert_eq!(named(&mut lease, writes(), false), None);
-    assert_eq!(named(&mut lease, leaves(1), false), Some(NewLease::free(owner(), at(5))));
+    assert_eq!(named(&mut lease, leaves(1), false), Some(NewLease::require_unclaimed(owner(), at(5))));
     assert!(!lease.is_held());
     assert_eq!(named(&mut lease, leaves(1), false), None);
     assert_eq!(named(&mut lease, leaves(0), true), None);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use annals::base::CheckpointId;
 use annals::state::DynState;
-use annals::store::{Log, LogExt};
+use annals::store::log::{Log, LogExt};
 use annals_graph::prelude::*;
 use annals_graph::task::{Interrupt, RunControl};
 use annals_graph::{Durability, Error};

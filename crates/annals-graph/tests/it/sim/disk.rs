@@ -5,15 +5,15 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use annals::base::{Encoded, Value};
-use annals::store::batch::{ChangeValue, Data};
+use annals::store::backend::CommitSettler;
+use annals::store::batch::{Batch, ChangeValue, Data, NewCheckpoint, Payload};
 use annals::store::log::{
-    CommitHandle, CommitSettler, Erase, Erasure, HeadParts, Layer, Log, LogExt as _, NamespaceRef, RecordQuery,
-    StateQuery, TimerQuery, VisitState,
+    CommitHandle, Erase, Erasure, HeadParts, Layer, Log, LogExt as _, NamespaceRef, RecordQuery, StateQuery,
+    TimerQuery, VisitState,
 };
-use annals::store::{
-    Batch, CheckpointRecord, CheckpointRef, MemoryBackend, NewCheckpoint, NewOperation, Payload, Source, StoreError,
-    StoredHead, TimerRecord, WriteRecord,
-};
+use annals::store::operation::NewOperation;
+use annals::store::record::{CheckpointRecord, StoredHead, TimerRecord, WriteRecord};
+use annals::store::{CheckpointRef, MemoryBackend, Source, StoreError};
 
 use annals_graph::task::RunControl;
 

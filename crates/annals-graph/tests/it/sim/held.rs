@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use annals::base::{ThreadId, Timestamp};
-use annals::store::{Batch, LeaseOwner, NewLease, StoreError};
+use annals::store::StoreError;
+use annals::store::batch::Batch;
+use annals::store::lease::{LeaseOwner, NewLease};
 
 use super::queues::Claims;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use annals::base::ThreadId;
 use annals::state::DynState;
-use annals::store::{Log, LogExt};
+use annals::store::log::{Log, LogExt};
 use annals_graph::graph::{Entry, Entrypoint, Persistence, RetryPolicy};
 use annals_graph::prelude::*;
 use annals_graph::task::Task;

@@ -25,7 +25,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use annals::state::DynState;
-use annals::store::{Cache, Log, Source};
+use annals::store::log::Log;
+use annals::store::{Cache, Source};
 use annals_graph::prelude::*;
 use annals_graph::task::{Interrupt, RunControl};
 use annals_graph::{Durability, Error};
@@ -377,7 +378,7 @@ impl Sim<'_> {
         // Of two runs, one may have ended a task that sleeps in the other, before another attempt or by itself: its
         // timer remains until the next run has ended.
         let is_exact = !self.rivalled;
-        let is_open = |timer: &annals::store::TimerRecord| moments.contains(&timer.wake_at);
+        let is_open = |timer: &annals::store::record::TimerRecord| moments.contains(&timer.wake_at);
         assert!(!is_exact || timers.iter().all(is_open), "{timers:?} {moments:?}");
         let first = timers.iter().filter(|timer| is_open(timer)).map(|timer| timer.wake_at).min();
         assert!(!stopped || !is_exact || first == moments.into_iter().min(), "{timers:?}");

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use annals::base::{ThreadId, Timestamp};
-use annals::store::{LeaseGroup, Store};
+use annals::store::Store;
+use annals::store::lease::LeaseGroup;
 use annals_graph::{MissedRuns, QueueLimit, Schedule, Schedules};
 
 use super::Rng;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use annals::store::{Log, Source};
+use annals::store::Source;
+use annals::store::log::Log;
 use annals_graph::graph::{Entry, Entrypoint};
 use annals_graph::prelude::*;
 

@@ -12,7 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use annals::store::{LeaseOwner, Log, LogExt, OpenOptions, StoreError, Synchronous};
+use annals::store::lease::LeaseOwner;
+use annals::store::log::{Log, LogExt};
+use annals::store::{OpenOptions, StoreError, Synchronous};
 use annals_graph::graph::{Entry, Entrypoint};
 use annals_graph::prelude::*;
 use annals_graph::runs::ThreadStatus;

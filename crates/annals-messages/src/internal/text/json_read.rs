@@ -2,7 +2,8 @@
 //!
 //! *Absent:* lone surrogates, which Python reads; they are errors, and never replaced.
 
-use annals_base::limits::{INTEGER_DIGITS_MAX, JSON_DEPTH_MAX, JSON_NODES_MAX};
+use crate::limits::{JSON_DEPTH_MAX, JSON_NODES_MAX};
+use annals_base::limits::INTEGER_DIGITS_MAX;
 use annals_base::{Map, Value};
 
 /// A text that is not JSON, or JSON past a limit.

@@ -4,7 +4,7 @@
 //! reclaimed. *Absent:* hits, and the order of entries in the log.
 
 use super::sql;
-use crate::base::limits::SEARCH_ENTRIES_MAX;
+use crate::limits::SEARCH_ENTRIES_MAX;
 use crate::store::record::is_control;
 use crate::store::search::{BegunWord, HitPlace, SearchedEntry};
 use crate::store::sqlite::fault::{Fault, Res, corrupt, invalid};

@@ -11,7 +11,7 @@
 use super::entry::{EntryKey, entries_at};
 use super::sql;
 use crate::base::ThreadId;
-use crate::base::limits::{INDEX_COST_MAX, SEARCH_ENTRIES_MAX};
+use crate::limits::{INDEX_COST_MAX, SEARCH_ENTRIES_MAX};
 use crate::store::search::{Grams, SearchIndex};
 use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::fault::{Fault, Res, corrupt, invalid};

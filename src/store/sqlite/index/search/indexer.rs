@@ -5,7 +5,7 @@
 //! ([`worker`](crate::store::sqlite::writer::background)).
 
 use super::index::SearchEntries;
-use crate::base::limits::{FOLLOW_INTERVAL, SEARCH_TAIL_MAX};
+use crate::limits::{FOLLOW_INTERVAL, SEARCH_TAIL_MAX};
 use crate::store::error::StoreError;
 use crate::store::sqlite::index::follow;
 use crate::store::sqlite::index::projection::ProjectionStep;

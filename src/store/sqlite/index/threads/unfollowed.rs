@@ -6,7 +6,7 @@
 //!
 //! Invariant: an entry equals what [`usage_of_checkpoint`](super::counts::usage_of_checkpoint) reads.
 
-use crate::base::limits::WRITER_CACHE_MAX;
+use crate::limits::WRITER_CACHE_MAX;
 use crate::store::batch::ItemIndex;
 use crate::store::counts::ThreadCounts;
 use crate::store::sqlite::rows::pack::ValueColumn;

@@ -51,6 +51,6 @@ pub(crate) fn decode(keys: &Keys, row: &Row<'_>) -> Res<LeaseRecord> {
     let (Ok(epoch), Ok(recoveries)) = (u64::try_from(epoch), u64::try_from(recoveries)) else {
         return Err(wrong("a number is negative"));
     };
-    let owner = LeaseOwner::stored(owner, &process);
+    let owner = LeaseOwner::from_stored(owner, &process);
     Ok(LeaseRecord::new(owner, epoch, expires_at.map(Timestamp::from_micros), recoveries))
 }

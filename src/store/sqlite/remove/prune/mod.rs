@@ -15,8 +15,8 @@ mod sql;
 
 pub(crate) use namespaces::{NamespaceRemoval, detach, estimate as estimate_namespaces};
 
-use crate::base::limits::{PRUNE_CHECKPOINTS_MAX, PRUNE_ESTIMATED_MAX};
 use crate::base::{Namespace, ThreadId};
+use crate::limits::{PRUNE_CHECKPOINTS_MAX, PRUNE_ESTIMATED_MAX};
 use crate::store::prune::{PruneSpan, Pruned};
 use crate::store::sqlite::commit::caches;
 use crate::store::sqlite::commit::caches::Caches;

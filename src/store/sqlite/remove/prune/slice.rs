@@ -2,7 +2,7 @@
 
 use super::gone::{GoneItem, GoneRows};
 use super::{pruned_at, seq_at, sql};
-use crate::base::limits::RECLAIM_COST_MAX;
+use crate::limits::RECLAIM_COST_MAX;
 use crate::store::counts::pruned_metadata;
 use crate::store::prune::Pruned;
 use crate::store::sqlite::commit::checkpoint::insert_versions;

@@ -5,7 +5,7 @@
 //! writing: it is made anew if the file still has the older format, and otherwise the file is verified first. *Absent:*
 //! reads of a copy; it is a store of the older format.
 
-use crate::base::limits::OLDER_COPIES_MAX;
+use crate::limits::OLDER_COPIES_MAX;
 use crate::store::check::Finding;
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::Res;

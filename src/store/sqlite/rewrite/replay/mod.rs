@@ -17,8 +17,9 @@ mod sql;
 
 pub(crate) use scan::scan;
 
-use crate::base::limits::{LOST_MAX, REPLAY_BYTES, WRITER_CACHE_MAX};
+use crate::base::limits::LOST_MAX;
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
+use crate::limits::{REPLAY_BYTES, WRITER_CACHE_MAX};
 use crate::store::batch::{
     Batch, Change, ChangeValue, Data, ItemChange, ItemOp, ListRef, NewCheckpoint, NewTimer, NewWrite, NewWrites,
     Parent, Payload, Seen, WriteRef, WriteValue,

@@ -5,7 +5,7 @@
 //! that the bytes of the file could prolong: keys ascend, and the failed attempts are counted.
 
 use super::reason;
-use crate::base::limits::{SCAN_FAILURES_MAX, SCAN_ROWS};
+use crate::limits::{SCAN_FAILURES_MAX, SCAN_ROWS};
 use crate::store::sqlite::fault::{Res, corrupt};
 
 /// Reads rows whose key is at least the first argument, at most as many as the second.

@@ -5,7 +5,7 @@ mod sql;
 pub(crate) use self::sql::CHECK_CACHE;
 use crate::base::limits::KV_EXPIRED_MAX;
 use crate::base::{Codec, Encoded, Timestamp};
-use crate::store::beside::{CacheChange, CacheKey};
+use crate::store::side_tables::{CacheChange, CacheKey};
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::{Identity, Keys};
 use crate::store::sqlite::rows::checksums::cache_check;

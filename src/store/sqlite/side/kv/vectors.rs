@@ -4,7 +4,7 @@
 //! that is missing, or of an older value, is found. *Absent:* the comparison of vectors.
 
 use super::sql;
-use crate::store::beside::{KvRecord, KvVector};
+use crate::store::side_tables::{KvRecord, KvVector};
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::{Identity, Keys};
 use crate::store::sqlite::rows::checksums::{KvVectorRef, kv_lifetime_check, kv_vector_check};

@@ -3,7 +3,7 @@
 //! A row is compared and changed in the transaction of the batch that names a lease. A released lease leaves its row,
 //! which holds the last epoch. *Absent:* the rules, which are those of [`NewLease::apply`].
 //!
-//! [`NewLease::apply`]: crate::store::NewLease::apply
+//! [`NewLease::apply`]: crate::store::lease::NewLease::apply
 
 mod groups;
 mod sql;

@@ -4,7 +4,7 @@
 //! whose log was removed says so at the next open. *Absent:* the comparison at an open ([`wal_link`]).
 
 use crate::base::internal::Stopwatch;
-use crate::base::limits::LOG_NAMES_TIME;
+use crate::limits::LOG_NAMES_TIME;
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::{Fault, Res};
 use crate::store::sqlite::file::lock::LockWait;

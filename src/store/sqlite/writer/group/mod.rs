@@ -8,10 +8,9 @@ use self::log_file::LogFile;
 
 pub(crate) use self::transact::{Transacted, TransactionRun};
 use super::job::JobRef;
-use crate::base::limits::{
-    INHERITED_WAL_ATTEMPTS_MAX, TRANSACTION_TIME_MAX, WAL_MEASURED_BYTES, WAL_TRUNCATE_ATTEMPTS_MAX,
-};
+use crate::base::limits::TRANSACTION_TIME_MAX;
 use crate::base::{Namespace, ThreadId};
+use crate::limits::{INHERITED_WAL_ATTEMPTS_MAX, WAL_MEASURED_BYTES, WAL_TRUNCATE_ATTEMPTS_MAX};
 use crate::store::batch::CommitChain;
 use crate::store::chain::repeated;
 use crate::store::error::StoreError;

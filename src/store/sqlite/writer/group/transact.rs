@@ -5,7 +5,7 @@
 
 use super::{Core, Outcomes, Verdict, is_undone};
 use crate::base::internal::Stopwatch;
-use crate::base::limits::TRANSACTION_STEPS_BETWEEN;
+use crate::limits::TRANSACTION_STEPS_BETWEEN;
 use crate::store::batch::Batch;
 use crate::store::error::StoreError;
 use crate::store::sqlite::commit::caches;

@@ -2,17 +2,19 @@
 //!
 //! Committing callers have no writer thread: handing a batch over costs as much as writing it. Submitted batches have a
 //! background thread, which waits for the role like a caller. A leader that ends hands the role to a caller that came
-//! meanwhile. A job of a chain that outwaits locks keeps its place in the queue while another process holds the lock.
+//! meanwhile. A job of a chain that waits for locks keeps its place in the queue while another process holds the lock.
 //! The background thread has the role then, because callers report the lock wait, and a listener may commit.
 
 use super::group::{Core, Transacted, TransactionRun, Verdict, WalCopy};
 use super::job::{Job, JobRef};
 use super::wal_copier::Wal;
-use crate::base::limits::{GROUP_BATCHES_MAX, GROUP_LINGER, LEADER_GROUPS_MAX, RUN_LOCK_WAITS_MAX, SUBMIT_LINGER};
+use crate::base::limits::{GROUP_BATCHES_MAX, RUN_LOCK_WAITS_MAX};
 use crate::base::{self, Namespace};
+use crate::limits::{GROUP_LINGER, LEADER_GROUPS_MAX, SUBMIT_LINGER};
+use crate::store::backend::CommitSettler;
 use crate::store::batch::CommitChain;
 use crate::store::error::StoreError;
-use crate::store::log::{CommitHandle, CommitSettler};
+use crate::store::log::CommitHandle;
 use crate::store::record::StoredHead;
 use crate::store::spin::spin_until;
 use crate::store::sqlite::fault::{Fault, Res};
@@ -93,7 +95,7 @@ struct LedGroup {
 #[derive(Debug)]
 enum OwnEnd {
     Done(Result<(), StoreError>),
-    /// It outwaits a lock in the queue.
+    /// It waits for a lock in the queue.
     Waits(Arc<Slot>),
 }
 
@@ -114,7 +116,7 @@ struct SlotState {
 enum News {
     Lead,
     Done(Result<(), StoreError>),
-    /// The job outwaits a lock.
+    /// The job waits for a lock.
     LockWait,
 }
 
@@ -511,7 +513,7 @@ impl WriterShared {
         LedGroup { own, closed, told, has_begun }
     }
 
-    /// Returns whether a job outwaits the lock that it found taken; else notes its outcome in its chain.
+    /// Returns whether a job waits for the lock that it found taken; else notes its outcome in its chain.
     fn outwaits(
         self: &Arc<Self>,
         job: JobRef<'_>,
@@ -524,7 +526,7 @@ impl WriterShared {
             chain.note_stored();
             return false;
         };
-        if matches!(error, StoreError::Busy { .. }) && chain.outwaits_locks() && !chain.has_ended() {
+        if matches!(error, StoreError::Busy { .. }) && chain.waits_for_locks() && !chain.has_ended() {
             let may_wait = waits + 1 < RUN_LOCK_WAITS_MAX && !self.queue.lock().closing;
             if may_wait && self.start_background(wal).is_ok() {
                 chain.note_lock_wait(error);

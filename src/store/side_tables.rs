@@ -2,11 +2,11 @@
 //!
 //! Unlike rows of the log, entries are replaced and removed. *Absent:* the meaning of a value, and its owner.
 
-use crate::base::limits::{
-    EMBEDDING_DIMS_MAX, KV_CHANGES_MAX, KV_FIELD_BYTES_MAX, KV_KEY_BYTES_MAX, KV_LABELS_MAX, KV_NAMESPACE_BYTES_MAX,
-    KV_VECTORS_MAX, VALUE_BYTES_MAX,
-};
+use crate::base::limits::{KV_CHANGES_MAX, VALUE_BYTES_MAX};
 use crate::base::{Encoded, Timestamp};
+use crate::limits::{
+    EMBEDDING_DIMS_MAX, KV_FIELD_BYTES_MAX, KV_KEY_BYTES_MAX, KV_LABELS_MAX, KV_NAMESPACE_BYTES_MAX, KV_VECTORS_MAX,
+};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use std::time::Duration;
 use super::error::StoreError;
 use super::log::CommitHandle;
 
-/// The part of a [`Log`](super::Log) beside the log: the key-value memory and the cache.
+/// The part of a [`Log`](super::log::Log) beside the log: the key-value memory and the cache.
 ///
 /// All calls may come from several threads at once. Reads see everything that was committed before they began.
 ///
 /// # Implementing
 /// `commit_kv` must call [`KvChange::validate`] first, and `submit_cache` [`CacheChange::validate`].
-pub trait Beside: Send + Sync + fmt::Debug {
+pub trait SideTables: Send + Sync + fmt::Debug {
     /// Changes the key-value memory: all changes in their order, or none, or (a failed fsync) with unknown outcome.
     /// Returns when that is as durable as the backend was opened for. A put may remove expired entries.
     ///
@@ -48,11 +48,11 @@ pub trait Beside: Send + Sync + fmt::Debug {
         visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError>;
 
-    /// Visits the entries that have vectors, each with its vectors in their order, as [`Beside::kv_entries`] visits
+    /// Visits the entries that have vectors, each with its vectors in their order, as [`SideTables::kv_entries`] visits
     /// all.
     ///
     /// # Errors
-    /// As [`Beside::kv_entries`].
+    /// As [`SideTables::kv_entries`].
     fn kv_indexed(
         &self,
         under: Option<&KvNamespace>,

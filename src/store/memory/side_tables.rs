@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::base::limits::KV_EXPIRED_MAX;
 use crate::base::{Encoded, Timestamp};
-use crate::store::{CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
+use crate::store::CacheKey;
+use crate::store::log::{CacheChange, KvChange, KvNamespace, KvRecord, KvVector};
 
 /// Rows, and the ends of those that expire.
 #[derive(Debug)]

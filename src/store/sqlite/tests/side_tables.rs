@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::base::Encoded;
-use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
+use crate::store::side_tables::{CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector, SideTables};
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::rows::checksums::{KvVectorRef, kv_vector_check};
 use crate::store::{Store, StoreError};

@@ -2,13 +2,14 @@
 
 use super::build::*;
 use crate::base::Codec;
-use crate::base::limits::{KV_CHANGES_MAX, KV_EXPIRED_MAX, KV_KEY_BYTES_MAX, KV_LABELS_MAX, VALUE_BYTES_MAX};
-use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
+use crate::base::limits::{KV_CHANGES_MAX, KV_EXPIRED_MAX, VALUE_BYTES_MAX};
+use crate::limits::{KV_KEY_BYTES_MAX, KV_LABELS_MAX};
+use crate::store::side_tables::{CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector, SideTables};
 use std::time::Duration;
 
 /// Returns the tables beside the log.
-fn beside(backend: &dyn Log) -> &dyn Beside {
-    backend.beside().expect("the backend has tables beside the log")
+fn beside(backend: &dyn Log) -> &dyn SideTables {
+    backend.side_tables().expect("the backend has tables beside the log")
 }
 
 fn space(path: &str) -> KvNamespace {

@@ -1,0 +1,47 @@
+//! The limits that the executor alone uses; those that others see are in `annals_base::limits`.
+
+use std::time::Duration;
+
+use crate::base::limits::{LEASE_DEFAULT, POOL_IDLE};
+
+/// Duration for which the thread that renews leases waits for another one before it ends.
+pub(crate) const RENEWAL_IDLE: Duration = Duration::from_secs(5);
+/// The longest pause of a worker between two looks at its clock, which may jump.
+pub(crate) const WORKER_IDLE: Duration = Duration::from_secs(1);
+/// The longest pause between two attempts to claim a thread while waiting for its lease.
+pub(crate) const LEASE_RETRY: Duration = Duration::from_secs(1);
+/// The pause of a worker after which it asks again for the claims that a limit has refused.
+pub(crate) const WORKER_ASK: Duration = Duration::from_millis(20);
+/// Runs that a worker knows to be due. The others stay in their queues.
+pub(crate) const WORKER_AGENDA_MAX: usize = 1_024;
+/// Number of supersteps after which a run stores the version of its graph again, so that it is found without reading
+/// the whole run.
+pub(crate) const GRAPH_CODE_STEPS: i64 = 64;
+/// Longest pause before another attempt in which a run that is recorded waits; before a longer one it ends, and the
+/// task sleeps.
+pub(crate) const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Pause before the second attempt of a task, unless its policy sets another one (as in LangGraph).
+pub(crate) const RETRY_INTERVAL_DEFAULT: Duration = Duration::from_millis(500);
+/// Longest pause between two attempts of a task, unless its policy sets another one (as in LangGraph).
+pub(crate) const RETRY_INTERVAL_MAX_DEFAULT: Duration = Duration::from_secs(128);
+/// Duration by which the cached writes of a call outlive its cached result, which is looked up first.
+pub(crate) const CACHE_WRITES_MARGIN: Duration = Duration::from_secs(1);
+/// Duration in which no task of a superstep is taken up, after which more threads are woken for its tasks.
+pub(crate) const TASKS_ALONE: Duration = Duration::from_micros(10);
+/// Events that are queued for a slow reader of a stream before the nodes that emit them wait too.
+pub(crate) const QUEUED_EVENTS_MAX: usize = 256;
+/// Supersteps that a drawing follows: a loop of plain edges never ends.
+pub(crate) const DRAWING_STEPS_MAX: usize = 251;
+/// Nodes of a graph whose drawing is stored for viewers.
+pub(crate) const DRAWING_NODES_MAX: usize = 200;
+/// Pairs of a graph and a store of which a process remembers that the store has the drawing.
+pub(crate) const DRAWN_GRAPHS_MAX: usize = 1_024;
+/// Supersteps of one run, unless set otherwise (the default of LangGraph 1.2).
+pub(crate) const RECURSION_LIMIT_DEFAULT: u64 = 10_007;
+/// Messages of a channel whose ids a stream copies when a task reads them; it searches a longer list.
+pub(crate) const STREAM_IDS_COPIED_MAX: usize = 256;
+
+const _: () = assert!(RENEWAL_IDLE.as_nanos() < LEASE_DEFAULT.as_nanos());
+const _: () = assert!(RETRY_INTERVAL_DEFAULT.as_nanos() < RETRY_PAUSE_MAX.as_nanos());
+const _: () = assert!(RETRY_PAUSE_MAX.as_nanos() < RETRY_INTERVAL_MAX_DEFAULT.as_nanos());
+const _: () = assert!(TASKS_ALONE.as_nanos() < POOL_IDLE.as_nanos());
