@@ -233,16 +233,24 @@ fn the_readme_gives_two_commands_and_a_tested_example() {
     none(house::commands(files).into_iter().chain(house::example(files)));
 }
 
+#[test]
+fn the_page_of_the_store_lists_the_names_of_users() {
+    none(crates::store_page(repository()));
+}
+
 /// Prints counts that a review looks at: `cargo test -p annals --test tidy report -- --nocapture`.
 #[test]
 fn report() {
     let files = repository();
     println!("{:<20} {:>12} {:>28}", "crate", "public items", "assertions per 1,000 lines");
+    let mut all = 0;
     for library in crates::LIBRARIES {
         let (items, density) = (crates::public_items(files, library), crates::assertions(sources(PRODUCT), library));
         println!("{:<20} {items:>12} {density:>28.2}", library.name);
         assert!(items > 0, "{} has no source files", library.name);
+        all += items;
     }
+    println!("{:<20} {all:>12}", "all");
     for circle in circles::Imports::of(&sources(&["src/"])).circles() {
         println!("{} files import each other: {}", circle.len(), circle.join(", "));
     }

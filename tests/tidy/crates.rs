@@ -140,8 +140,20 @@ pub(crate) fn internals(source: &Source) -> Vec<Violation> {
     found.map(|at| Violation::at(source, at, "`internal` is not part of the public interface of a crate")).collect()
 }
 
-/// Returns the number of public items of a crate, without fields and variants, and without its module `internal`, which
-/// promises nothing.
+/// Names that the page `annals::store` may list: those of users, and the modules of the others.
+pub(crate) const STORE_NAMES_MAX: usize = 45;
+
+/// The page of the store has room for the names of users alone.
+pub(crate) fn store_page(files: &Files) -> Vec<Violation> {
+    let path = "src/store/mod.rs";
+    let names = items::page(path, files.get(path).map_or("", String::as_str));
+    let is_over = names.len() > STORE_NAMES_MAX;
+    let what = || format!("the page lists {} names, {STORE_NAMES_MAX} are allowed: {}", names.len(), names.join(", "));
+    is_over.then(|| Violation::of(path, 0, what())).into_iter().collect()
+}
+
+/// Returns the number of public items of a crate that rustdoc lists, without fields and variants, and without its
+/// module `internal`, which promises nothing.
 pub(crate) fn public_items(files: &Files, library: &Crate) -> usize {
     let promised = library.sources(files).filter(|(path, _)| !path.contains("/src/internal/"));
     promised.map(|(path, text)| public(path, text).filter(counts).count()).sum()
@@ -165,7 +177,7 @@ fn public(path: &str, text: &str) -> impl Iterator<Item = Named> {
 }
 
 fn counts(item: &Named) -> bool {
-    item.kind != Kind::Part
+    item.kind != Kind::Part && !item.is_hidden
 }
 
 const ASSERTIONS: &[&str] = &["assert", "assert_eq", "assert_ne", "debug_assert", "debug_assert_eq", "debug_assert_ne"];

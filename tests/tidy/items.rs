@@ -16,6 +16,8 @@ pub(crate) struct Named {
     pub(crate) kind: Kind,
     /// True if the item is declared `pub`, or belongs to a public trait or enum.
     pub(crate) is_public: bool,
+    /// True if rustdoc does not list the item: it is `#[doc(hidden)]`, or belongs to a type that is.
+    pub(crate) is_hidden: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,51 +62,104 @@ pub(crate) fn of(path: &str, text: &str) -> Vec<Named> {
 }
 
 fn take(items: &[Item], found: &mut Vec<Named>) {
+    let hidden: Vec<String> = items.iter().filter_map(hidden_type).collect();
     for item in items {
-        let mut add = |ident: &syn::Ident, is_public, kind| found.push(named(ident, is_public, kind));
-        match item {
-            Item::Struct(item) if !of_tests(&item.attrs) => {
-                add(&item.ident, seen(&item.vis), Kind::Type);
-                fields(&item.fields, found);
-            }
-            Item::Union(item) if !of_tests(&item.attrs) => add(&item.ident, seen(&item.vis), Kind::Type),
-            Item::Enum(item) if !of_tests(&item.attrs) => {
-                add(&item.ident, seen(&item.vis), Kind::Type);
-                found.extend(item.variants.iter().map(|variant| named(&variant.ident, seen(&item.vis), Kind::Part)));
-            }
-            Item::Trait(item) if !of_tests(&item.attrs) => {
-                add(&item.ident, seen(&item.vis), Kind::Type);
-                for inner in &item.items {
-                    match inner {
-                        TraitItem::Fn(inner) => add(&inner.sig.ident, seen(&item.vis), Kind::Other),
-                        TraitItem::Const(inner) => add(&inner.ident, seen(&item.vis), constant(&inner.ty)),
-                        TraitItem::Type(inner) => add(&inner.ident, seen(&item.vis), Kind::Other),
-                        _ => {}
-                    }
+        let first = found.len();
+        take_item(item, found);
+        let is_hidden = match item {
+            Item::Trait(item) => hides(&item.attrs),
+            Item::Mod(item) => hides(&item.attrs),
+            Item::Impl(item) => matches!(&*item.self_ty, syn::Type::Path(of)
+                if of.path.segments.last().is_some_and(|last| hidden.iter().any(|name| last.ident == name))),
+            _ => false,
+        };
+        found[first..].iter_mut().for_each(|item| item.is_hidden |= is_hidden);
+    }
+}
+
+/// Returns the name of a type that rustdoc does not list.
+fn hidden_type(item: &Item) -> Option<String> {
+    let (ident, attributes) = match item {
+        Item::Struct(item) => (&item.ident, &item.attrs),
+        Item::Enum(item) => (&item.ident, &item.attrs),
+        _ => return None,
+    };
+    hides(attributes).then(|| ident.to_string())
+}
+
+fn take_item(item: &Item, found: &mut Vec<Named>) {
+    let mut add = |ident: &syn::Ident, attributes: &[syn::Attribute], is_public, kind| {
+        found.push(Named { is_hidden: hides(attributes), ..named(ident, is_public, kind) });
+    };
+    match item {
+        Item::Struct(item) if !of_tests(&item.attrs) => {
+            add(&item.ident, &item.attrs, seen(&item.vis), Kind::Type);
+            fields(&item.fields, found);
+        }
+        Item::Union(item) if !of_tests(&item.attrs) => add(&item.ident, &item.attrs, seen(&item.vis), Kind::Type),
+        Item::Enum(item) if !of_tests(&item.attrs) => {
+            add(&item.ident, &item.attrs, seen(&item.vis), Kind::Type);
+            found.extend(item.variants.iter().map(|variant| named(&variant.ident, seen(&item.vis), Kind::Part)));
+        }
+        Item::Trait(item) if !of_tests(&item.attrs) => {
+            add(&item.ident, &item.attrs, seen(&item.vis), Kind::Type);
+            for inner in &item.items {
+                match inner {
+                    TraitItem::Fn(inner) => add(&inner.sig.ident, &inner.attrs, seen(&item.vis), Kind::Other),
+                    TraitItem::Const(inner) => add(&inner.ident, &inner.attrs, seen(&item.vis), constant(&inner.ty)),
+                    TraitItem::Type(inner) => add(&inner.ident, &inner.attrs, seen(&item.vis), Kind::Other),
+                    _ => {}
                 }
             }
-            Item::Type(item) if !of_tests(&item.attrs) => add(&item.ident, seen(&item.vis), Kind::Type),
-            Item::Const(item) if !of_tests(&item.attrs) => add(&item.ident, seen(&item.vis), constant(&item.ty)),
-            Item::Static(item) if !of_tests(&item.attrs) => add(&item.ident, seen(&item.vis), Kind::Other),
-            Item::Fn(item) if !of_tests(&item.attrs) => add(&item.sig.ident, seen(&item.vis), Kind::Other),
-            Item::Impl(item) if item.trait_.is_none() && !of_tests(&item.attrs) => {
-                for inner in &item.items {
-                    match inner {
-                        ImplItem::Fn(inner) => add(&inner.sig.ident, seen(&inner.vis), Kind::Other),
-                        ImplItem::Const(inner) => add(&inner.ident, seen(&inner.vis), constant(&inner.ty)),
-                        _ => {}
-                    }
+        }
+        Item::Type(item) if !of_tests(&item.attrs) => add(&item.ident, &item.attrs, seen(&item.vis), Kind::Type),
+        Item::Const(item) if !of_tests(&item.attrs) => {
+            add(&item.ident, &item.attrs, seen(&item.vis), constant(&item.ty));
+        }
+        Item::Static(item) if !of_tests(&item.attrs) => add(&item.ident, &item.attrs, seen(&item.vis), Kind::Other),
+        Item::Fn(item) if !of_tests(&item.attrs) => add(&item.sig.ident, &item.attrs, seen(&item.vis), Kind::Other),
+        Item::Impl(item) if item.trait_.is_none() && !of_tests(&item.attrs) => {
+            for inner in &item.items {
+                match inner {
+                    ImplItem::Fn(inner) => add(&inner.sig.ident, &inner.attrs, seen(&inner.vis), Kind::Other),
+                    ImplItem::Const(inner) => add(&inner.ident, &inner.attrs, seen(&inner.vis), constant(&inner.ty)),
+                    _ => {}
                 }
             }
-            Item::Mod(item) if !of_tests(&item.attrs) => {
-                add(&item.ident, seen(&item.vis), Kind::Other);
-                if let Some((_, items)) = &item.content {
-                    take(items, found);
-                }
+        }
+        Item::Mod(item) if !of_tests(&item.attrs) => {
+            add(&item.ident, &item.attrs, seen(&item.vis), Kind::Other);
+            if let Some((_, items)) = &item.content {
+                take(items, found);
             }
-            _ => {}
+        }
+        _ => {}
+    }
+}
+
+/// Returns the names that rustdoc lists on the page of a module: its public modules, items and re-exports.
+pub(crate) fn page(path: &str, text: &str) -> Vec<String> {
+    fn leaves(tree: &syn::UseTree, found: &mut Vec<String>) {
+        match tree {
+            syn::UseTree::Path(path) => leaves(&path.tree, found),
+            syn::UseTree::Group(group) => group.items.iter().for_each(|tree| leaves(tree, found)),
+            syn::UseTree::Name(name) => found.push(name.ident.to_string()),
+            syn::UseTree::Rename(name) => found.push(name.rename.to_string()),
+            syn::UseTree::Glob(_) => found.push("*".into()),
         }
     }
+    let shown = of(path, text).into_iter().filter(|item| item.is_public && !item.is_hidden && item.kind != Kind::Part);
+    let mut found: Vec<String> = shown.map(|item| item.name).collect();
+    let file = syn::parse_file(text).unwrap_or_else(|error| panic!("{path}: {error}"));
+    for item in &file.items {
+        if let Item::Use(item) = item
+            && seen(&item.vis)
+            && !hides(&item.attrs)
+        {
+            leaves(&item.tree, &mut found);
+        }
+    }
+    found
 }
 
 /// Returns the public structs of a file that a literal outside their crate can make: all fields have names and are
@@ -139,7 +194,7 @@ fn fields(fields: &Fields, found: &mut Vec<Named>) {
 }
 
 fn named(ident: &syn::Ident, is_public: bool, kind: Kind) -> Named {
-    Named { name: ident.to_string(), line: ident.span().start().line, kind, is_public }
+    Named { name: ident.to_string(), line: ident.span().start().line, kind, is_public, is_hidden: false }
 }
 
 /// Returns the kind of a constant of this type.
@@ -153,6 +208,11 @@ fn constant(of: &syn::Type) -> Kind {
 
 fn seen(visibility: &Visibility) -> bool {
     matches!(visibility, Visibility::Public(_))
+}
+
+fn hides(attributes: &[syn::Attribute]) -> bool {
+    let is_hidden = |list: &syn::MetaList| list.path.is_ident("doc") && list.tokens.to_string() == "hidden";
+    attributes.iter().any(|attribute| matches!(&attribute.meta, syn::Meta::List(list) if is_hidden(list)))
 }
 
 fn of_tests(attributes: &[syn::Attribute]) -> bool {
@@ -172,6 +232,21 @@ mod tests {
         let found = open_structs("src/a.rs", text);
         let names: Vec<(&str, usize)> = found.iter().map(|item| (item.name.as_str(), item.line)).collect();
         assert_eq!(names, [("A", 1), ("H", 8)]);
+    }
+
+    #[test]
+    fn items_that_rustdoc_does_not_list_are_told_from_others() {
+        let text = "#[doc(hidden)]\npub struct A;\nimpl A { pub fn b() {} }\npub struct C;\n\
+                    impl C { pub fn d() {}\n#[doc(hidden)]\npub fn e() {} }\n#[doc(hidden)]\npub trait F { fn g(); }";
+        let hidden: Vec<String> =
+            of("src/a.rs", text).into_iter().filter(|item| item.is_hidden).map(|item| item.name).collect();
+        assert_eq!(hidden, ["A", "b", "e", "F", "g"]);
+    }
+
+    #[test]
+    fn the_page_of_a_module_has_its_items_and_re_exports() {
+        let text = "pub mod a;\nmod b;\npub use b::{C, d::E as F};\npub(crate) use b::G;\npub struct H { pub i: u8 }";
+        assert_eq!(page("src/a.rs", text), ["a", "H", "C", "F"]);
     }
 
     #[test]
