@@ -87,10 +87,14 @@ impl MemoryKv {
             KvChange::Delete { key, .. } => at(self, key).iter().for_each(|at| self.remove(at)),
             KvChange::DeleteExpired { key, now, .. } => self.remove_expired(at(self, key), *now),
             KvChange::SetVectors { key, vectors, .. } => {
-                self.entry_mut(at(self, key)).map(|entry| entry.vectors.clone_from(vectors));
+                if let Some(entry) = self.entry_mut(at(self, key)) {
+                    entry.vectors.clone_from(vectors);
+                }
             }
             KvChange::SetLifetime { key, lifetime, .. } => {
-                self.entry_mut(at(self, key)).map(|entry| entry.lifetime = Some(*lifetime));
+                if let Some(entry) = self.entry_mut(at(self, key)) {
+                    entry.lifetime = Some(*lifetime);
+                }
             }
             KvChange::Prolong { key, now, .. } => {
                 let entry = at(self, key).and_then(|at| self.entries.rows.get(&at)).map(|(entry, _)| entry);
