@@ -9,8 +9,8 @@ use std::sync::Arc;
 use annals::base::{Namespace, ThreadId};
 use annals::store::batch::Batch;
 use annals::store::log::{
-    BesideLayer, Capabilities, CheckpointQuery, CommitHandle, Erase, Erasure, FileLayer, FileStore, KvChange, Layer,
-    Log as _, LogExt as _, PruneLayer, PruneSpan, PruneTarget, Prunes, SideTables,
+    Capabilities, CheckpointQuery, CommitHandle, Erase, Erasure, FileLayer, FileStore, KvChange, Layer, Log as _,
+    LogExt as _, PruneLayer, PruneSpan, PruneTarget, Prunes, SideTables, SideTablesLayer,
 };
 use annals::store::stats::Compaction;
 use annals::store::{CheckpointRef, OpenOptions, Pruned, SqliteBackend, StoreError};
@@ -341,8 +341,8 @@ impl FileLayer for Proxy {
     }
 }
 
-impl BesideLayer for Proxy {
-    fn beside_below(&self) -> &dyn SideTables {
+impl SideTablesLayer for Proxy {
+    fn side_tables_below(&self) -> &dyn SideTables {
         &self.inner
     }
 

@@ -290,7 +290,7 @@ capability_layer! {
 capability_layer! {
     /// A layer over the tables beside the log of a log: a call that it does not change goes to the log below. A layer
     /// is a [`SideTables`].
-    BesideLayer of SideTables by beside_below {
+    SideTablesLayer of SideTables by side_tables_below {
         fn commit_kv(&self, changes: &[KvChange]) -> Result<(), StoreError>;
         fn kv_entry(&self, namespace: &KvNamespace, key: &str, now: Timestamp) -> Result<Option<KvRecord>, StoreError>;
         fn kv_entries(&self, under: Option<&KvNamespace>, now: Timestamp, visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>) -> Result<(), StoreError>;

@@ -16,7 +16,7 @@ mod query;
 pub use self::capability::{Capabilities, ChangePage, Checks, FileStore, Follow, Prunes, Searches, Transactions};
 pub use self::ext::LogExt;
 pub use self::handle::{CommitHandle, Erasure};
-pub use self::layer::{BesideLayer, FileLayer, Layer, PruneLayer};
+pub use self::layer::{FileLayer, Layer, PruneLayer, SideTablesLayer};
 pub use self::query::{
     Erase, HeadParts, LogPosition, NamespaceRef, PruneTarget, RecordQuery, StateQuery, ThreadParts, ThreadRow,
     ThreadRows, TimerQuery, UnprunablePlaces,
