@@ -482,7 +482,7 @@ pub(crate) fn steps(at: &Snapshot, next: Option<&Snapshot>) -> Result<Vec<StepIn
         Some(_) => false,
         None => at.store().backend().head_id(&point.thread, &point.namespace)? == Some(at.id()),
     };
-    Superstep { at: at, ended, is_head }.steps()
+    Superstep { at, ended, is_head }.steps()
 }
 
 pub(crate) fn input(at: &Snapshot) -> Result<Option<Value>, StoreError> {

@@ -161,7 +161,7 @@ fn a_run_that_was_continued_too_often_is_stuck_until_a_person_continues_it() {
     let stuck = ThreadStatus::Stuck("the run was continued 3 times and did not end".into());
     let listed = || {
         let found = store.threads_with(ThreadQuery::new().status(&ThreadStatus::Stuck(String::new()))).unwrap();
-        found.iter().map(|info| ThreadStatus::of(&info)).collect::<Vec<_>>()
+        found.iter().map(|info| ThreadStatus::of(info)).collect::<Vec<_>>()
     };
     assert_eq!(ThreadStatus::of(&thread.info().unwrap()), stuck);
     assert_eq!(listed(), [stuck]);
@@ -317,7 +317,7 @@ fn workflows_of_killed_workers_are_finished_by_the_others() {
     while done() < kills {
         let left = || {
             let all = store.threads_with(ThreadQuery::new().limit(10_000)).unwrap();
-            all.into_iter().filter(|info| ThreadStatus::of(&info) != ThreadStatus::Done).map(|info| {
+            all.into_iter().filter(|info| ThreadStatus::of(info) != ThreadStatus::Done).map(|info| {
                 let thread = store.thread(info.id()).unwrap();
                 format!(
                     "{} {:?} {:?} {:?}",

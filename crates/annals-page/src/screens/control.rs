@@ -36,10 +36,10 @@ impl ControlKind {
     /// Returns whether the control changes a thread.
     fn fits(self, info: &ThreadInfo) -> bool {
         match self {
-            Self::Cancel => !matches!(ThreadStatus::of(&info), ThreadStatus::Done | ThreadStatus::Cancelled(_)),
+            Self::Cancel => !matches!(ThreadStatus::of(info), ThreadStatus::Done | ThreadStatus::Cancelled(_)),
             Self::Pause => !info.facts().is_paused,
             Self::Resume => info.facts().is_paused,
-            Self::Retry => matches!(ThreadStatus::of(&info), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)),
+            Self::Retry => matches!(ThreadStatus::of(info), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)),
         }
     }
 }

@@ -119,7 +119,7 @@ fn row(screen: &Screen<'_>, html: &mut Html, run: &OpenRun) {
             html.literal(" ").classed("span", "tag", "paused");
         }
     });
-    let class = if matches!(ThreadStatus::of(&info), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) {
+    let class = if matches!(ThreadStatus::of(info), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) {
         "error"
     } else {
         "open"
@@ -192,7 +192,7 @@ fn document(screen: &Screen<'_>, run: &OpenRun) -> Result<Json, Refusal> {
     let now = screen.store.now();
     let OpenRun { info, head, .. } = run;
     let interrupts = head.interrupts()?;
-    let (error, wake_at) = match ThreadStatus::of(&info) {
+    let (error, wake_at) = match ThreadStatus::of(info) {
         ThreadStatus::Failed(error) | ThreadStatus::Stuck(error) => (Some(error.clone()), None),
         ThreadStatus::Sleeping(until) => (None, Some(until.to_string())),
         _ => (None, None),
@@ -230,7 +230,7 @@ fn document(screen: &Screen<'_>, run: &OpenRun) -> Result<Json, Refusal> {
         "checkpoint": head.id().to_string(),
         "step": head.step(),
         "since": head.created_at().to_string(),
-        "status": ThreadStatus::of(&info).as_str(),
+        "status": ThreadStatus::of(info).as_str(),
         "error": error,
         "wake_at": wake_at,
         "paused": info.facts().is_paused,

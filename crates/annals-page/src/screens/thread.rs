@@ -205,10 +205,10 @@ pub(super) fn heading(
             html.text(" · ").link(&format!("/?project={}", encode(project)), &shortened(project, 40));
         }
         html.text(" · ");
-        let class = if matches!(ThreadStatus::of(&info), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) {
+        let class = if matches!(ThreadStatus::of(info), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) {
             "error"
         } else {
-            ThreadStatus::of(&info).as_str()
+            ThreadStatus::of(info).as_str()
         };
         html.classed("span", class, &status_text(&ThreadStatus::of(info), "a run"));
         if let Some(partial) = info.partial() {

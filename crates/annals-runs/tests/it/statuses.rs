@@ -44,7 +44,7 @@ fn interrupt(id: u8, value: &str, wake_at: Option<i64>) -> Value {
 fn status(thread: &Thread) -> ThreadStatus {
     let info = thread.info().unwrap();
     let listed = thread.store().threads_with(ThreadQuery::new().status(info.status())).unwrap();
-    assert_eq!(listed, [info.clone()], "a listing has the status of the thread");
+    assert_eq!(listed, std::slice::from_ref(&info), "a listing has the status of the thread");
     let status = ThreadStatus::of(&info);
     assert_eq!(status.kind(), info.status());
     status

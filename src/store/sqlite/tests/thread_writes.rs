@@ -106,7 +106,7 @@ fn a_listing_reads_the_entries_of_its_rarest_facet_alone() {
     conn.execute_batch("CREATE TEMP TABLE kept AS SELECT * FROM main.thread_facet").unwrap();
     let (running, done) = {
         let found = |name| bench.store.thread_info(&thread(name)).unwrap().unwrap();
-        (found("runs0").status().clone(), found("ends0").status().clone())
+        (found("runs0").status(), found("ends0").status())
     };
     for place in 0..4_u8 {
         let query = || query_of(place);

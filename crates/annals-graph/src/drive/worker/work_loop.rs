@@ -633,7 +633,11 @@ impl Worker {
             let ended = self.continue_run(&due, shared);
             let mut agenda = shared.agenda.lock();
             match ended {
-                Ok(None) => agenda.end(&due.thread),
+                Ok(None) => {
+                    agenda.end(&due.thread);
+                    // A run that failed stays due, and nobody commits anything that tells of it.
+                    agenda.has_more |= agenda.failures.contains_key(&due.thread);
+                }
                 Ok(Some((group, until))) => agenda.refuse(due, group, until),
                 Err(error) => {
                     agenda.end(&due.thread);
