@@ -96,10 +96,10 @@ impl ControlVerb<'_> {
     /// Returns whether the verb changes a thread.
     fn changes(self, info: &ThreadInfo) -> bool {
         match self {
-            Self::Cancel { .. } => !matches!(ThreadStatus::of(&info), ThreadStatus::Done | ThreadStatus::Cancelled(_)),
+            Self::Cancel { .. } => !matches!(ThreadStatus::of(info), ThreadStatus::Done | ThreadStatus::Cancelled(_)),
             Self::Pause => !info.facts().is_paused,
             Self::Resume => info.facts().is_paused,
-            Self::Retry => matches!(ThreadStatus::of(&info), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)),
+            Self::Retry => matches!(ThreadStatus::of(info), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)),
         }
     }
 

@@ -86,7 +86,7 @@ impl Waits {
     }
 
     pub(crate) fn new<'a>(info: &ThreadInfo, due: impl IntoIterator<Item = &'a str>) -> Self {
-        Self { status: ThreadStatus::of(&info), partial: info.partial().cloned(), due: tally(due) }
+        Self { status: ThreadStatus::of(info), partial: info.partial().cloned(), due: tally(due) }
     }
 
     /// Returns whether nothing is left to say of the state.

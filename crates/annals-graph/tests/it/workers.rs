@@ -161,7 +161,7 @@ fn a_run_that_was_continued_too_often_is_stuck_until_a_person_continues_it() {
     let stuck = ThreadStatus::Stuck("the run was continued 3 times and did not end".into());
     let listed = || {
         let found = store.threads_with(ThreadQuery::new().status(&ThreadStatus::Stuck(String::new()))).unwrap();
-        found.iter().map(|info| ThreadStatus::of(info)).collect::<Vec<_>>()
+        found.iter().map(ThreadStatus::of).collect::<Vec<_>>()
     };
     assert_eq!(ThreadStatus::of(&thread.info().unwrap()), stuck);
     assert_eq!(listed(), [stuck]);
