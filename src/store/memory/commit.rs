@@ -20,8 +20,7 @@ use crate::store::record::{CheckpointRecord, CheckpointRef, WriteRecord};
 /// Adds a batch with those that go along. The version of the log is of no use after an error.
 pub(super) fn commit(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreError> {
     batch.validate()?;
-    let is_stored = |part: &Batch| BatchPart::of(log, part).holds_last();
-    let repeats = batch.parts().any(is_stored);
+    let repeats = batch.parts().any(|part| holds_last(log, part));
     let lease = match leased(log, batch) {
         // The batch was accepted before, when the lease was its own.
         Err(_) if repeats => None,
@@ -87,7 +86,7 @@ fn set_lease(thread: &mut StoredThread, lease: LeaseRecord, new: Option<&NewLeas
 
 fn commit_part(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreError> {
     let mut part = BatchPart::of(log, batch);
-    if part.holds_last() {
+    if holds_last(log, batch) {
         return batch.checkpoints.iter().try_for_each(|new| part.repeat(new));
     }
     for expect in &batch.expect {
@@ -114,6 +113,12 @@ fn commit_part(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Returns whether the last checkpoint of a batch is stored.
+fn holds_last(log: &MemoryLog, batch: &Batch) -> bool {
+    let space = log.space(&batch.thread, &batch.namespace);
+    space.zip(batch.checkpoints.last()).is_some_and(|(space, last)| space.checkpoints.get(&last.id).is_some())
+}
+
 /// The namespace of a batch, to which the batch is added.
 struct BatchPart<'a> {
     log: &'a MemoryLog,
@@ -127,11 +132,6 @@ impl<'a> BatchPart<'a> {
     fn of(log: &'a MemoryLog, batch: &'a Batch) -> Self {
         let space = log.space(&batch.thread, &batch.namespace).cloned().unwrap_or_default();
         Self { log, batch, space, seq: log.seq, branch: log.branch }
-    }
-
-    /// Returns whether the last checkpoint of the batch is stored.
-    fn holds_last(&self) -> bool {
-        self.batch.checkpoints.last().is_some_and(|last| self.space.checkpoints.get(&last.id).is_some())
     }
 
     /// Compares a checkpoint of a batch that is stored with the stored one.

@@ -80,7 +80,7 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     let mut documents: Vec<Json> = Vec::new();
     for (name, title) in SECTIONS.into_iter().filter(|(name, _)| wanted.is_none_or(|wanted| wanted == *name)) {
         let mut query = ThreadQuery::new().limit(RUNS_MAX + 1);
-        query.status = name.parse().ok();
+        query.status = annals_runs::status_named(name);
         let mut infos = screen.store.threads_with(query)?;
         let more = infos.len() > RUNS_MAX;
         infos.truncate(RUNS_MAX);
