@@ -88,7 +88,9 @@ mod zstd;
 
 pub use database::SourceDatabase;
 pub use error::{ImportError, SourceLimit};
-pub use model::{ParentLink, SessionBranch, SessionMessage, SourceKind, SourceSession, UnknownCounts, UnknownRecord};
+pub use model::{
+    ParentLink, SessionBranch, SessionMessage, SourceKind, SourceSession, UnknownCounts, UnknownRecord, turns,
+};
 pub use output::SessionSink;
 #[cfg(feature = "store")]
 pub use store::{FACTS, FileWithoutThread, ImportSummary, Importer, export_turns, thread_id};

@@ -231,7 +231,7 @@ pub type UnknownCounts = BTreeMap<String, u64>;
 
 /// Cuts a line into turns, each of which becomes one checkpoint. A turn begins with a human message or a summary,
 /// unless the open turn has no message of the model and no tool result yet.
-pub(crate) fn turns(line: &[Arc<SessionMessage>]) -> Vec<&[Arc<SessionMessage>]> {
+pub fn turns(line: &[Arc<SessionMessage>]) -> Vec<&[Arc<SessionMessage>]> {
     let mut turns = Vec::new();
     let (mut start, mut has_answer) = (0, false);
     for (at, message) in line.iter().enumerate() {
