@@ -14,7 +14,7 @@ pub trait SnapshotRuns: sealed::Sealed {
     /// ended.
     ///
     /// # Errors
-    /// As [`ThreadRuns::steps`].
+    /// As [`ThreadRuns::steps`](crate::ThreadRuns::steps).
     ///
     /// # Example
     /// ```
