@@ -1,10 +1,10 @@
-//! The marks of special writes: what the writer of one says of the status of its thread.
+//! The marks of special writes: the statements of their writers about the status of a thread.
 //!
 //! *Absent:* the status that follows from the marks of a head ([`marked`](super::marked)).
 
 use crate::base::Timestamp;
 
-/// What a special write means for the status of its thread, as its writer says.
+/// The statement of the writer of a special write about the status of its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WriteMark {

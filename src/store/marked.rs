@@ -59,7 +59,7 @@ pub fn without_timer(
     writes: &[WriteRecord],
     has_timer: impl Fn(TaskId) -> bool,
 ) -> Vec<(TaskId, Timestamp)> {
-    // What a task waited for stays stored when it fails; its error is cleared when it sleeps again.
+    // The interrupt of a task stays stored when the task fails; the error is cleared when it sleeps again.
     let is_error = |write: &WriteRecord| write.mark.is_some_and(WriteMark::has_failed);
     let has_failed = |task: TaskId| writes.iter().any(|write| write.task == task && is_error(write));
     let mut sleeping = sleeping(head, writes);

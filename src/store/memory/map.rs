@@ -67,13 +67,14 @@ impl<K: Ord + Clone, V: Clone> VersionMap<K, V> {
 
     /// Deletes the keys from `from` up to, but not with, `end`, and returns how many there were.
     pub(super) fn delete_range(&mut self, from: &K, end: &K) -> usize {
-        let before = self.len();
-        let first = self.chunk_of(from);
+        let (first, mut deleted) = (self.chunk_of(from), 0);
         for chunk in self.0.iter_mut().skip(first).take_while(|chunk| chunk[0].0 < *end) {
+            let before = chunk.len();
             Arc::make_mut(chunk).retain(|(key, _)| key < from || key >= end);
+            deleted += before - chunk.len();
         }
         self.0.retain(|chunk| !chunk.is_empty());
-        before - self.len()
+        deleted
     }
 
     /// Retains the entries of which `stays` returns true; it may change them.

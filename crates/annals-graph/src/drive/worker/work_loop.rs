@@ -635,7 +635,7 @@ impl Worker {
             match ended {
                 Ok(None) => {
                     agenda.end(&due.thread);
-                    // A run that failed stays due, and nobody commits anything that tells of it.
+                    // A run that failed stays due without a commit that tells of it.
                     agenda.has_more |= agenda.failures.contains_key(&due.thread);
                 }
                 Ok(Some((group, until))) => agenda.refuse(due, group, until),
