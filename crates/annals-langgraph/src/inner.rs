@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
 
 use annals::store::log::{CommitHandle, Log, LogExt};
 use annals::store::{CheckpointRef, Store};
@@ -65,7 +66,8 @@ struct Buffer {
     /// The puts whose handles were dropped, in their order.
     abandoned: Vec<(CommitHandle, Box<SubmittedPut>)>,
     errors: HashMap<ThreadId, SaverError>,
-    has_thread: bool,
+    /// The thread that flushes, once it was needed.
+    flusher: Option<JoinHandle<()>>,
 }
 
 /// The result of a search for a checkpoint.
@@ -281,16 +283,16 @@ impl SaverInner {
 
     /// Tells the thread that flushes about something buffered. Returns whether there is such a thread.
     fn wake_flusher(self: &Arc<Self>, mut buffer: MutexGuard<'_, Buffer>) -> bool {
-        if !buffer.has_thread {
+        if buffer.flusher.is_none() {
             let (weak, signal) = (Arc::downgrade(self), Arc::clone(&self.signal));
             let flusher = std::thread::Builder::new().name("annals-writes".into());
-            buffer.has_thread = flusher.spawn(move || flush_late(&weak, &signal)).is_ok();
+            buffer.flusher = flusher.spawn(move || flush_late(&weak, &signal)).ok();
         }
-        if buffer.has_thread {
+        if buffer.flusher.is_some() {
             self.signal.told.lock().has_writes = true;
             self.signal.changed.notify_one();
         }
-        buffer.has_thread
+        buffer.flusher.is_some()
     }
 
     /// Ends the puts whose handles were dropped. Errors are retained for the next call of their thread.
@@ -371,10 +373,16 @@ impl SaverInner {
 }
 
 impl SaverInner {
-    /// Ends the thread that flushes, and stores what is buffered.
+    /// Ends the thread that flushes, and stores what is buffered. The thread holds the store while it flushes, so it is
+    /// waited for: a store that nobody else holds is closed when the last handle is.
     pub(crate) fn close(&self) {
         self.signal.told.lock().is_closed = true;
         self.signal.changed.notify_all();
+        let flusher = self.buffer.lock().flusher.take();
+        if let Some(flusher) = flusher.filter(|flusher| flusher.thread().id() != std::thread::current().id()) {
+            // A panic of the thread was told by the thread.
+            _ = flusher.join();
+        }
         // Nobody is left to whom an error could be told.
         self.store_buffered(None);
     }
@@ -391,11 +399,13 @@ fn flush_late(saver: &Weak<SaverInner>, signal: &FlushSignal) {
             signal.changed.wait_for(&mut told, WRITES_LINGER);
         }
         told.has_writes = false;
-        let is_closed = told.is_closed;
+        if told.is_closed {
+            return;
+        }
         drop(told);
         match saver.upgrade() {
-            Some(saver) if !is_closed => saver.store_buffered(None),
-            _ => return,
+            Some(saver) => saver.store_buffered(None),
+            None => return,
         }
     }
 }

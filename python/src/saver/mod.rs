@@ -101,6 +101,15 @@ impl PySaver {
     }
 }
 
+impl Drop for PySaver {
+    /// The last handle waits for what the saver still stores, and a thread of the store that wakes a loop waits for the
+    /// interpreter: so nothing is left to store once the interpreter is held.
+    fn drop(&mut self) {
+        // Nobody is left to whom an error could be told.
+        _ = Python::try_attach(|py| py.detach(|| self.saver.flush()));
+    }
+}
+
 #[pymethods]
 impl PySaver {
     #[new]
@@ -226,7 +235,7 @@ impl PySaver {
                 (head, writes)
             }
         };
-        self.of_head(py, &head, &writes, is_newest).map(Some)
+        self.of_head(py, &head, &writes, is_newest, &mut []).map(Some)
     }
 
     /// Lists checkpoints, the greatest id first.
