@@ -20,7 +20,7 @@ import uuid
 import weakref
 import zoneinfo
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -238,6 +238,33 @@ def test_a_copy_that_is_handed_out_again_is_shared_with_nobody(store: annals.Sto
         del message
         assert [exact(message) for message in read()] == expected
         assert [list(vars(message)) for message in read()] == [list(fields) for fields, *_ in expected]
+
+
+def test_the_checkpoints_of_a_listing_share_messages_that_nobody_changed(store: annals.Store) -> None:
+    saver = AnnalsSaver(store)
+    place = config("t", checkpoint_ns="")
+    messages: list[Any] = []
+    for turn in range(4):
+        messages.append(AIMessage(str(turn), id=str(turn), response_metadata={"m": {}}))
+        checkpoint = empty_checkpoint()
+        checkpoint["channel_values"] = {"messages": messages}
+        checkpoint["channel_versions"] = {"messages": saver.get_next_version(None)}
+        place = saver.put(place, checkpoint, {}, checkpoint["channel_versions"])
+
+    def lists() -> Iterator[list[Any]]:
+        return (found.checkpoint["channel_values"]["messages"] for found in saver.list(config("t")))
+
+    expected = [[exact(message) for message in one] for one in copy.deepcopy(list(lists()))]
+    assert [len(one) for one in expected] == [4, 3, 2, 1]
+    listed = list(lists())
+    assert all(first is other for newer, older in zip(listed, listed[1:]) for first, other in zip(newer, older))
+    # Another listing and a read have objects of their own.
+    assert not {id(message) for message in listed[0]} & {id(message) for message in next(lists())}
+    # A message that was changed before the next checkpoint is read is not in it.
+    for at, one in enumerate(lists()):
+        assert [exact(message) for message in one] == expected[at]
+        mutate(one, set())
+    assert [[exact(message) for message in one] for one in lists()] == expected
 
 
 def test_what_is_handed_out_and_what_is_given_can_be_mutated(store: annals.Store) -> None:

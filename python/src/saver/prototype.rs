@@ -542,6 +542,15 @@ impl Prototype {
         }
     }
 
+    /// Returns whether a message that was handed out for a prototype is as this one. Objects that are not messages are
+    /// copied anew.
+    pub(crate) fn is_unchanged(&self, classes: &KnownClasses, message: &Bound<'_, PyAny>) -> PyResult<bool> {
+        match (&self.typed, &self.template) {
+            (None, Some(template)) => template.is_same(classes, message),
+            _ => Ok(false),
+        }
+    }
+
     /// Returns whether a live object is encoded as this one is; `encode` is the serializer, for an object that cannot be
     /// compared.
     pub(crate) fn is_of<'py>(

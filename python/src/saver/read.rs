@@ -60,8 +60,24 @@ impl Drop for PausedCollector<'_> {
     }
 }
 
-/// The lists of a checkpoint that was listed, with their prototypes.
-pub(super) type DecodedLists = Vec<(String, Vec<Arc<Typed>>, Vec<Arc<Prototype>>)>;
+/// A list of a checkpoint that was listed.
+pub(super) struct DecodedList {
+    channel: String,
+    items: Vec<Arc<Typed>>,
+    prototypes: Vec<Arc<Prototype>>,
+    /// The objects that were handed out for its first items.
+    handed_out: Vec<Py<PyAny>>,
+}
+
+/// How the objects of a list are made.
+enum Copies<'a> {
+    /// Each is a copy of its own.
+    Own,
+    /// The copy of the last read is handed out again if it is idle.
+    Lent,
+    /// A message that the checkpoint before has too is the same object in both, unless it was changed.
+    Shared(&'a mut DecodedList),
+}
 
 impl PySaver {
     /// Returns the prototypes of the items of a list. `last` is the list of a checkpoint that was decoded before; items
@@ -94,27 +110,46 @@ impl PySaver {
         prototype.hand_out(&self.classes, py, |typed| self.decode(py, typed))
     }
 
-    /// Returns a list of copies. Those of the newest checkpoint are `lent`, as it is mostly read again.
+    /// Returns a list of copies.
     fn hand_out_items<'py>(
         &self,
         py: Python<'py>,
         items: &[Arc<Prototype>],
-        are_lent: bool,
+        copies: Copies<'_>,
     ) -> PyResult<Bound<'py, PyAny>> {
         // The copies of a long list would make the collector of garbage run dozens of times, and find nothing.
         let _paused = (items.len() >= PAUSING_ITEMS_MIN).then(|| PausedCollector::new(py)).transpose()?;
-        let copy = |item: &Arc<Prototype>| match are_lent {
-            true => item.lend(&self.classes, py, |typed| self.decode(py, typed)),
-            false => self.hand_out(py, item),
-        };
-        let objects = items.iter().map(copy).collect::<PyResult<Vec<_>>>()?;
+        let mut objects = Vec::with_capacity(items.len());
+        match copies {
+            Copies::Own => {
+                for item in items {
+                    objects.push(self.hand_out(py, item)?);
+                }
+            }
+            Copies::Lent => {
+                for item in items {
+                    objects.push(item.lend(&self.classes, py, |typed| self.decode(py, typed))?);
+                }
+            }
+            Copies::Shared(list) => {
+                let mut handed_out = std::mem::take(&mut list.handed_out).into_iter();
+                for item in items {
+                    let object = match handed_out.next() {
+                        Some(object) if item.is_unchanged(&self.classes, object.bind(py))? => object.into_bound(py),
+                        _ => self.hand_out(py, item)?,
+                    };
+                    objects.push(object);
+                }
+                list.handed_out = objects.iter().map(|object| object.clone().unbind()).collect();
+            }
+        }
         Ok(PyList::new(py, objects)?.into_any())
     }
 
     /// Returns a copy of the value of a cached head.
-    fn head_value<'py>(&self, py: Python<'py>, value: &HeadValue, is_newest: bool) -> PyResult<Bound<'py, PyAny>> {
+    fn head_value<'py>(&self, py: Python<'py>, value: &HeadValue, copies: Copies<'_>) -> PyResult<Bound<'py, PyAny>> {
         match value {
-            HeadValue::Items(items) => self.hand_out_items(py, items, is_newest),
+            HeadValue::Items(items) => self.hand_out_items(py, items, copies),
             HeadValue::One(typed, prototype) => {
                 if let Some(prototype) = prototype.get() {
                     return self.hand_out(py, prototype);
@@ -168,16 +203,24 @@ impl PySaver {
         Ok(shown)
     }
 
+    /// Returns a checkpoint with copies of its values. Those of the newest one are lent, as it is mostly read again; the
+    /// checkpoints of a listing share the messages of their `lists`.
     pub(super) fn of_head<'py>(
         &self,
         py: Python<'py>,
         head: &Head,
         writes: &[SaverWrite],
         is_newest: bool,
+        lists: &mut [DecodedList],
     ) -> PyResult<ReadCheckpoint<'py>> {
         let values = PyDict::new(py);
         for (channel, value) in &head.values {
-            values.set_item(channel, self.head_value(py, value, is_newest)?)?;
+            let copies = match lists.iter_mut().find(|list| list.channel == *channel) {
+                Some(list) => Copies::Shared(list),
+                None if is_newest => Copies::Lent,
+                None => Copies::Own,
+            };
+            values.set_item(channel, self.head_value(py, value, copies)?)?;
         }
         let members = Members {
             id: &head.id,
@@ -198,18 +241,24 @@ impl PySaver {
         &self,
         py: Python<'_>,
         tuple: Tuple,
-        lists: &mut DecodedLists,
+        lists: &mut Vec<DecodedList>,
     ) -> PyResult<(Head, Vec<SaverWrite>)> {
         let mut values = Vec::with_capacity(tuple.values.len());
-        let last = std::mem::take(lists);
+        let mut last = std::mem::take(lists);
         for (channel, value) in tuple.values {
             let value = match value {
                 StoredValue::Typed(typed) => HeadValue::One(typed, OnceLock::new()),
                 StoredValue::Items(items) => {
-                    let last = last.iter().find(|(name, ..)| *name == channel);
-                    let last = last.map(|(_, items, prototypes)| (&**items, &**prototypes));
-                    let prototypes = self.prototypes(py, &items, last)?;
-                    lists.push((channel.clone(), items, prototypes.clone()));
+                    let mut last = last.iter_mut().find(|list| list.channel == channel);
+                    let known = last.as_ref().map(|list| (&*list.items, &*list.prototypes));
+                    let prototypes = self.prototypes(py, &items, known)?;
+                    let handed_out = last.as_mut().map(|list| std::mem::take(&mut list.handed_out)).unwrap_or_default();
+                    lists.push(DecodedList {
+                        channel: channel.clone(),
+                        items,
+                        prototypes: prototypes.clone(),
+                        handed_out,
+                    });
                     HeadValue::Items(prototypes)
                 }
             };
@@ -234,7 +283,7 @@ impl PySaver {
     pub(super) fn stored_value<'py>(&self, py: Python<'py>, value: &StoredValue) -> PyResult<Bound<'py, PyAny>> {
         match value {
             StoredValue::Typed(typed) => self.decode(py, typed),
-            StoredValue::Items(items) => self.hand_out_items(py, &self.prototypes(py, items, None)?, false),
+            StoredValue::Items(items) => self.hand_out_items(py, &self.prototypes(py, items, None)?, Copies::Own),
         }
     }
 }
@@ -253,7 +302,7 @@ pub(crate) struct PyListing {
     pub(super) saver: Py<PySaver>,
     pub(super) listing: Mutex<Listing>,
     /// The lists of the checkpoint that came last: the next one shares most of their items.
-    pub(super) last: Mutex<DecodedLists>,
+    pub(super) last: Mutex<Vec<DecodedList>>,
 }
 
 impl fmt::Debug for PyListing {
@@ -276,9 +325,9 @@ impl PyListing {
         // Another thread that takes the next one meanwhile decodes its items without these.
         let mut lists = std::mem::take(&mut *self.last.lock());
         let (head, writes) = saver.head_of(py, tuple, &mut lists)?;
+        let (id, checkpoint, metadata, parent, writes) = saver.of_head(py, &head, &writes, false, &mut lists)?;
         let before = std::mem::replace(&mut *self.last.lock(), lists);
         drop(before);
-        let (id, checkpoint, metadata, parent, writes) = saver.of_head(py, &head, &writes, false)?;
         Ok(Some((thread, namespace, id, checkpoint, metadata, parent, writes)))
     }
 }

@@ -84,7 +84,8 @@ class AnnalsSaver(BaseCheckpointSaver[str]):
         graph = builder.compile(checkpointer=AnnalsSaver("chat.db"))
 
     It is synchronous and asynchronous, and may be used from any thread and any event loop, also while a listing is
-    read. What it hands out is a copy: editing it moves neither the file nor the saver. The threads can be read, compared
+    read. What it hands out is a copy: editing it moves neither the file nor the saver. The checkpoints of one listing
+    share the messages that they have in common: copy one of these before editing it. The threads can be read, compared
     and searched with `annals.Store` and with the command while a graph runs on them.
     """
 
@@ -167,7 +168,8 @@ class AnnalsSaver(BaseCheckpointSaver[str]):
     ) -> Iterator[CheckpointTuple]:
         """Lists checkpoints, the greatest id first: of one thread and namespace, or of all.
 
-        Nothing is locked between two of them. They are read page by page.
+        Nothing is locked between two of them. They are read page by page. A message that two successive checkpoints
+        have is one object in both, unless it was edited before the second was read.
         """
         return map(_listed, self._listing(config, filter, before, limit))
 
