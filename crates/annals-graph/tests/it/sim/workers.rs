@@ -30,9 +30,9 @@ use crate::hands::Hands;
 type Flow = CompiledGraph<Entry<i64, Vec<i64>>>;
 
 /// The numbers of seeds in memory, in a file, and with a broken backend: in the test command, and in all.
-const IN_MEMORY: (u64, u64) = (300, 1_000);
-const IN_FILES: (u64, u64) = (12, 40);
-const BROKEN: (u64, u64) = (100, 300);
+const IN_MEMORY: (u64, u64) = (120, 1_000);
+const IN_FILES: (u64, u64) = (6, 40);
+const BROKEN: (u64, u64) = (50, 300);
 const LEASE: Duration = Duration::from_secs(30);
 /// More recoveries than a seed has processes that die; a run that is stuck after them is tried again.
 const RECOVERIES: u64 = 30;
