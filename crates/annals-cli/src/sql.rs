@@ -1,6 +1,6 @@
 //! `annals sql QUERY`: runs a query over the tables and views of the store, for reading only.
 //!
-//! The views are documented in `docs/format.md`; those of [`views`](crate::sql_views) show objects and lists as JSON as
+//! The views are documented in `docs/views.md`; those of [`views`](crate::sql_views) show objects and lists as JSON as
 //! well. JSON: `{"schema": 1, "columns": [..], "rows": [[..]]}`; a BLOB is `{"$bytes": base64}` as in every document.
 //! With `--views`: `{"schema": 1, "views": [{"view", "columns": [..]}], "functions": [..]}`. Rows are printed as they
 //! are read, so the document of a query that fails after the first of them is not whole; the exit code tells. With

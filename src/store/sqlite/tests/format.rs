@@ -1,4 +1,4 @@
-//! The format document, the dump of the schema and a fresh file agree.
+//! The documents of the format and of the views, the dump of the schema and a fresh file agree.
 
 use super::*;
 use crate::store::sqlite::file::schema;
@@ -24,9 +24,14 @@ fn a_new_file_has_the_statements_of_the_schema_and_few_of_its_comments() {
     assert_eq!(sql::SCHEMA.lines().find(without_comment), None, "every column has a comment");
 }
 
-/// The document names each table and view in a heading, and its columns in the first cells of the table below it.
+/// Returns the text of a document.
+fn document(name: &str) -> String {
+    std::fs::read_to_string(format!("{}/docs/{name}.md", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+/// The documents name each table and view in a heading, and its columns in the first cells of the table below it.
 fn documented() -> BTreeMap<String, Vec<String>> {
-    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/format.md")).unwrap();
+    let text = document("format") + &document("views");
     let mut tables: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut current = None;
     for line in text.lines() {
@@ -43,7 +48,7 @@ fn documented() -> BTreeMap<String, Vec<String>> {
 }
 
 #[test]
-fn the_document_names_every_table_and_column() {
+fn the_documents_name_every_table_and_column() {
     let bench = Bench::new();
     bench.store.enable_search(&crate::store::SearchOptions::new()).unwrap();
     let conn = raw(&bench.path());
@@ -192,7 +197,7 @@ fn a_join_of_messages_and_checkpoints_is_linear() {
 
 /// Returns the queries of the document.
 fn documented_queries() -> Vec<String> {
-    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/format.md")).unwrap();
+    let text = document("views");
     let (_, queries) = text.split_once("\n## Queries\n").unwrap();
     let blocks = queries.split("```sql\n").skip(1);
     blocks.map(|block| block.split_once("```").unwrap().0.to_owned()).collect()
