@@ -41,8 +41,8 @@ pub enum ErrorKind {
     SchemaChanged,
     /// The file was written by a newer version.
     NewerFormat,
-    /// The file was written by an older version, and may not be migrated by this open.
-    OlderFormat,
+    /// The file was written by a build before the first release.
+    UnreleasedFormat,
     /// A thread, checkpoint or node does not exist.
     NotFound,
     /// An argument, id, graph or value is not valid.
@@ -169,7 +169,7 @@ fn store_kind(error: &StoreError) -> ErrorKind {
         E::NotAStore { .. } | E::Corrupt { .. } => ErrorKind::Corrupt,
         E::SchemaChanged { .. } => ErrorKind::SchemaChanged,
         E::NewerFormat { .. } => ErrorKind::NewerFormat,
-        E::OlderFormat { .. } => ErrorKind::OlderFormat,
+        E::UnreleasedFormat { .. } => ErrorKind::UnreleasedFormat,
         E::ThreadNotFound { .. }
         | E::CheckpointNotFound { .. }
         | E::CheckpointPruned { .. }

@@ -144,8 +144,6 @@ pub(crate) const LOCK_LISTINGS_MAX: usize = 8;
 pub(crate) const LOCK_LISTING_BYTES: usize = 64 << 10;
 /// Ranges of rows that a recovery passes over in one table.
 pub(crate) const SCAN_FAILURES_MAX: usize = 100_000;
-/// Copies of files of an older format that are retained beside one store.
-pub(crate) const OLDER_COPIES_MAX: usize = 100;
 /// Names that the readers of a file cache, and as many that its writer does.
 pub(crate) const NAMES_CACHE_MAX: usize = 65_536;
 /// Groups of batches that one thread writes before it hands the writer role over: its caller waits that long at most.

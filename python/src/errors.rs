@@ -92,7 +92,7 @@ fn of_engine(error: &Error) -> PyErr {
         ErrorKind::OutcomeUnknown => OutcomeUnknownError::new_err(arguments),
         ErrorKind::Corrupt => CorruptError::new_err(arguments),
         ErrorKind::SchemaChanged => SchemaChangedError::new_err(arguments),
-        ErrorKind::NewerFormat | ErrorKind::OlderFormat => FormatError::new_err(arguments),
+        ErrorKind::NewerFormat | ErrorKind::UnreleasedFormat => FormatError::new_err(arguments),
         ErrorKind::NotFound => NotFoundError::new_err(arguments),
         ErrorKind::Invalid | ErrorKind::User => InvalidError::new_err(arguments),
         ErrorKind::Io => StorageError::new_err(arguments),

@@ -89,7 +89,7 @@ impl PyStore {
     /// With `durable=False` a power cut may take the last commits, never more than a tail of them.
     /// `busy_timeout` is in seconds.
     #[new]
-    #[pyo3(signature = (path, *, key = None, read_only = false, create = true, busy_timeout = 5.0, durable = true, migrate = true, network_file_system = false, actor = None, clock = None))]
+    #[pyo3(signature = (path, *, key = None, read_only = false, create = true, busy_timeout = 5.0, durable = true, network_file_system = false, actor = None, clock = None))]
     fn new(
         py: Python<'_>,
         path: PathBuf,
@@ -98,7 +98,6 @@ impl PyStore {
         create: bool,
         busy_timeout: f64,
         durable: bool,
-        migrate: bool,
         network_file_system: bool,
         actor: Option<String>,
         clock: Option<&Bound<'_, PyManualClock>>,
@@ -110,7 +109,6 @@ impl PyStore {
             .create(create)
             .busy_timeout_ms(u64::try_from(busy_timeout.as_millis()).unwrap_or(u64::MAX))
             .synchronous(if durable { Synchronous::Full } else { Synchronous::Normal })
-            .migrate(migrate)
             .network_file_system(network_file_system);
         if let Some(key) = key {
             let bytes: [u8; 32] =

@@ -365,20 +365,17 @@ pub enum StoreError {
         /// The id of the key that was given.
         given: String,
     },
-    /// The file was written by an older version, and would have to be migrated first. It was not changed. Open it for
-    /// writing, or run `annals migrate`.
+    /// The file was written by a build before the first release, whose formats no version reads. It was not changed.
     #[error(
-        "{} has format {found}, this version reads format {supported}; it was not changed; opening it for writing \
-         migrates it, and so does `annals migrate`",
+        "{} has the unreleased format {found} of a build before the first release, which this version does not read; \
+         it was not changed",
         path.display()
     )]
-    OlderFormat {
+    UnreleasedFormat {
         /// The file.
         path: PathBuf,
-        /// The format of the file.
+        /// The number of the format in that build.
         found: i64,
-        /// The format that this version reads.
-        supported: i64,
     },
     /// The file is damaged: a checksum does not fit, or a row does not match the format.
     #[error("the store is damaged at {place}: {reason}")]
@@ -531,7 +528,7 @@ impl StoreError {
             Self::KeyRequired { .. } => ("ValueError", "KEY_REQUIRED"),
             Self::WrongKey { .. } => ("ValueError", "WRONG_KEY"),
             Self::NotKeyed { .. } => ("ValueError", "NOT_KEYED"),
-            Self::OlderFormat { .. } => ("Exception", "OLDER_FORMAT"),
+            Self::UnreleasedFormat { .. } => ("Exception", "UNRELEASED_FORMAT"),
             Self::Corrupt { .. } => ("DatabaseError", "CORRUPT"),
             Self::SchemaChanged { .. } => ("DatabaseError", "SCHEMA_CHANGED"),
             Self::Codec(CodecError::Decode { .. }) => ("ValueError", "INVALID_VALUE"),
@@ -639,7 +636,7 @@ mod tests {
             ("KeyRequired", StoreError::KeyRequired { path: path(), key: reason() }),
             ("WrongKey", StoreError::WrongKey { path: path(), key: reason(), given: reason() }),
             ("NotKeyed", StoreError::NotKeyed { path: path(), given: reason() }),
-            ("OlderFormat", StoreError::OlderFormat { path: path(), found: 1, supported: 2 }),
+            ("UnreleasedFormat", StoreError::UnreleasedFormat { path: path(), found: 2 }),
             ("Corrupt", StoreError::Corrupt { place: reason(), reason: reason() }),
             (
                 "SchemaChanged",

@@ -22,7 +22,7 @@ use super::record::TimerRecord;
 use super::recovery::{Recovery, Restored, WalReset};
 use super::side_tables::CacheChange;
 use super::sqlite::SqliteBackend;
-use super::stats::{Compaction, FormatMigration, RebuiltObject, StoreStats};
+use super::stats::{Compaction, RebuiltObject, StoreStats};
 use super::unblock::BlockingThreads;
 
 /// A store: one file with the history of any number of threads. Cheap to clone; all clones are the same store.
@@ -49,8 +49,8 @@ impl Store {
     /// Opens the store in the file at `path` with the default options, and makes it if it is missing.
     ///
     /// # Errors
-    /// [`StoreError::NotAStore`], [`StoreError::NewerFormat`], [`StoreError::OlderFormat`], [`StoreError::Corrupt`],
-    /// [`StoreError::Open`], [`StoreError::Busy`]: the file is not changed.
+    /// [`StoreError::NotAStore`], [`StoreError::NewerFormat`], [`StoreError::UnreleasedFormat`],
+    /// [`StoreError::Corrupt`], [`StoreError::Open`], [`StoreError::Busy`]: the file is not changed.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_with(path, OpenOptions::new())
     }
@@ -174,9 +174,6 @@ impl Store {
     /// others wait for no longer than for a commit. A compaction that is interrupted continues with the next call. The
     /// file itself gets shorter when the write-ahead log has been copied into it. Deleted threads leave free pages once
     /// their space is reclaimed ([`Store::reclaim`]).
-    ///
-    /// A file whose migration was interrupted before its last part is written anew in one transaction, which others
-    /// wait for.
     ///
     /// # Errors
     /// [`StoreError::Busy`]; [`StoreError::Write`]; [`StoreError::OutcomeUnknown`]; [`StoreError::ReadOnly`].
@@ -427,25 +424,6 @@ impl Store {
     /// As [`Store::change_key`].
     pub fn rotate_data_key(&self) -> Result<(), StoreError> {
         self.0.backend.rotate_data_key()
-    }
-
-    /// Returns the migration that opening this store did; `None` if the file had the newest format.
-    ///
-    /// # Example
-    /// ```
-    /// use annals::store::Store;
-    ///
-    /// # fn main() -> Result<(), annals::store::StoreError> {
-    /// # let folder = tempfile::tempdir().unwrap();
-    /// let store = Store::open(folder.path().join("notes.db"))?;
-    /// if let Some(migration) = store.migration() {
-    ///     assert!(migration.from < migration.to);
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn migration(&self) -> Option<FormatMigration> {
-        self.0.backend.migration()
     }
 
     /// Verifies every row and checksum.

@@ -44,8 +44,6 @@ pub struct OpenOptions {
     pub(crate) network_file_system: bool,
     pub(crate) full_fsync: bool,
     pub(crate) wal_limit_bytes: u64,
-    pub(crate) migrate: bool,
-    pub(crate) retain_older_format: bool,
     pub(crate) head_cache_bytes: usize,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) id_seed: Option<u64>,
@@ -65,8 +63,6 @@ impl OpenOptions {
             network_file_system: false,
             full_fsync: true,
             wal_limit_bytes: WAL_LIMIT_BYTES_DEFAULT,
-            migrate: true,
-            retain_older_format: false,
             head_cache_bytes: HEAD_CACHE_BYTES_DEFAULT,
             clock: Arc::new(SystemClock),
             id_seed: None,
@@ -133,24 +129,6 @@ impl OpenOptions {
     /// [`StoreStats::is_wal_large`]: super::stats::StoreStats::is_wal_large
     pub fn wal_limit_bytes(mut self, wal_limit_bytes: u64) -> Self {
         self.wal_limit_bytes = wal_limit_bytes;
-        self
-    }
-
-    /// Migrates a file of an older format when it is opened for writing, which versions up to that format cannot open
-    /// afterwards. Without this, and when it is opened for reading only, it is refused with
-    /// [`StoreError::OlderFormat`]. Default: on.
-    ///
-    /// [`StoreError::OlderFormat`]: super::StoreError::OlderFormat
-    pub fn migrate(mut self, migrate: bool) -> Self {
-        self.migrate = migrate;
-        self
-    }
-
-    /// Retains the copy of a file of an older format, `NAME.format-N` beside it, after its migration. The copy is made
-    /// before each migration. Without this it is removed once the migrated file verifies, and stays if it does not.
-    /// Default: off.
-    pub fn retain_older_format(mut self, retain: bool) -> Self {
-        self.retain_older_format = retain;
         self
     }
 

@@ -1,10 +1,7 @@
 //! The sizes and the health of an open store.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::time::Duration;
-
-use super::check::Finding;
 
 /// Counts of commits and of the transactions that wrote them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,21 +43,6 @@ pub struct StoreStats {
     pub erasing: u64,
     /// Counts of the commits of this handle.
     pub commits: CommitStats,
-}
-
-/// The migration of a file from an older format to the newest one, as [`Store::migration`](super::Store::migration)
-/// returns it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FormatMigration {
-    /// The format that the file had.
-    pub from: i64,
-    /// The format that it has.
-    pub to: i64,
-    /// The copy of the older file; `None` if it was removed, because the migrated file verifies.
-    pub retained: Option<PathBuf>,
-    /// The problems that a check of the migrated file found. The copy is retained if there are any.
-    pub problems: Vec<Finding>,
 }
 
 /// An object of the schema that was made anew, as [`Store::repair_schema`](super::Store::repair_schema) returns it. Its

@@ -144,7 +144,7 @@ impl From<annals_graph::Error> for CommandFailure {
             (ErrorKind::Busy, _) => (5, "busy"),
             (ErrorKind::SchemaChanged, _) => (4, "schema_changed"),
             (ErrorKind::NewerFormat, _) => (6, "newer_format"),
-            (ErrorKind::OlderFormat, _) => (6, "older_format"),
+            (ErrorKind::UnreleasedFormat, _) => (6, "unreleased_format"),
             (ErrorKind::OutcomeUnknown, _) => (70, "outcome_unknown"),
             (ErrorKind::Io, _) => (70, "io"),
             (ErrorKind::User, _) => (70, "node_failed"),
@@ -160,7 +160,6 @@ impl From<annals_graph::Error> for CommandFailure {
             "not_keyed" => failure.hint("leave out --key-file and ANNALS_KEY_FILE"),
             "busy" => failure.hint("repeat the command when the other process is done"),
             "newer_format" => failure.hint("a newer annals reads it"),
-            "older_format" => failure.hint("annals migrate brings it to the format of this version"),
             "schema_changed" => match error.as_store() {
                 Some(E::SchemaChanged { statement: Some(statement), .. }) => failure.hint(statement.as_str()),
                 Some(E::SchemaChanged { change: SchemaChange::Missing | SchemaChange::Differs, .. }) => {

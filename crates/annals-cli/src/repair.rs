@@ -1,64 +1,19 @@
-//! `annals migrate`, `annals compact` and `annals recover IN OUT`: the verbs that change or repair a whole file.
+//! `annals compact` and `annals recover IN OUT`: the verbs that change or repair a whole file.
 //!
-//! JSON: `{"schema": 1, "from", "to", "retained", "problems"}` (`migrated` is false if the file had the newest format);
-//! `{"schema": 1, "pages", "free_pages", "bytes_before", "bytes_after", "log_copied"}`; `{"schema": 1, "threads",
+//! JSON: `{"schema": 1, "pages", "free_pages", "bytes_before", "bytes_after", "log_copied"}`; `{"schema": 1, "threads",
 //! "checkpoints", "writes", "timers", "entries", "lost_count", "lost": [{"kind", "thread", "checkpoint", "place",
-//! "reason"}], "salvaged", "doubts": [..]}`. Exit code 1 if something was lost or may have been, 4 if a migrated file
-//! has problems.
+//! "reason"}], "salvaged", "doubts": [..]}`. Exit code 1 if something was lost or may have been.
 
-use annals::store::{OpenOptions, Store};
+use annals::store::Store;
 use serde_json::json;
 
 use crate::args;
 use crate::errors::CommandFailure;
 use crate::key::NamedStore;
-use crate::output::{self, Printer, count, escape, grouped, size};
-use crate::point;
+use crate::output::{Printer, count, escape, grouped, size};
 
 /// The number of lost things that are listed as text; JSON has all that the report names.
 const LOST_MAX: usize = 50;
-
-pub(crate) fn migrate(
-    args: &args::MigrateArgs,
-    store: NamedStore<'_>,
-    out: &mut Printer,
-) -> Result<u8, CommandFailure> {
-    let options = OpenOptions::new().create(false).retain_older_format(args.retain);
-    let store = point::open(store, options)?;
-    let Some(migration) = store.migration() else {
-        if out.is_json() {
-            out.json(&json!({ "schema": 1, "migrated": false }))?;
-        } else {
-            out.line("the file has the newest format already")?;
-        }
-        return Ok(0);
-    };
-    let retained = migration.retained.as_ref().map(|path| path.display().to_string());
-    if out.is_json() {
-        out.json(&json!({
-            "schema": 1,
-            "migrated": true,
-            "from": migration.from,
-            "to": migration.to,
-            "retained": retained,
-            "problems": migration.problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        }))?;
-    } else {
-        out.line(format!("migrated from format {} to format {}", migration.from, migration.to))?;
-        if let Some(path) = &retained {
-            out.line(format!("the older file is {}", escape(path)))?;
-        }
-        for problem in &migration.problems {
-            out.line(out.removed(&format!("problem: {}", escape(&problem.to_string()))))?;
-        }
-    }
-    out.flush()?;
-    if migration.problems.is_empty() {
-        return Ok(0);
-    }
-    output::note("annals: a check of the migrated store found problems; the older file was retained");
-    Ok(4)
-}
 
 pub(crate) fn compact(store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let done = store.compact()?;

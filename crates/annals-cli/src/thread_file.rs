@@ -19,15 +19,16 @@ use crate::key::NamedStore;
 use crate::output::{Printer, count, escape, note};
 use crate::point;
 
-/// The first bytes of a SQLite file, and its application id: `annl`, at byte 68.
+/// The first bytes of a SQLite file.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-const APPLICATION_ID: &[u8; 4] = b"annl";
+/// The application ids, at byte 68: of a store, and of one of a build before the first release.
+const APPLICATION_IDS: [&[u8; 4]; 2] = [b"anls", b"annl"];
 
 /// Returns whether a file is a store.
 pub(crate) fn is_store(path: &Path) -> bool {
     let mut header = [0; 72];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
-    read.is_ok() && header.starts_with(MAGIC) && header.ends_with(APPLICATION_ID)
+    read.is_ok() && header.starts_with(MAGIC) && APPLICATION_IDS.iter().any(|id| header.ends_with(*id))
 }
 
 pub(crate) fn export(

@@ -5,7 +5,6 @@ use annals::store::Synchronous;
 
 use crate::cuts::{Counts, CutPlaces, CutReplay};
 use crate::log::DiskOp;
-use crate::proxy::FileUpkeep;
 use crate::trace::{Trace, WorkloadKind};
 
 /// A planted fault.
@@ -21,24 +20,18 @@ pub(crate) enum TraceControl {
     LyingSync,
     /// Two successive syncs of different files come in the other order.
     SwappedSyncs,
-    /// No sync of a migration does anything.
-    UnsyncedMigration,
-    /// A file that an interrupted migration left is opened without another attempt.
-    UnfinishedMigration,
     /// No sync of a compaction does anything.
     UnsyncedCompaction,
 }
 
 impl TraceControl {
     /// All of them, with their names.
-    pub(crate) const ALL: [(Self, &'static str); 8] = [
+    pub(crate) const ALL: [(Self, &'static str); 6] = [
         (Self::DroppedSync, "dropped-sync"),
         (Self::EarlyAck, "early-ack"),
         (Self::NormalForFull, "normal-for-full"),
         (Self::LyingSync, "lying-sync"),
         (Self::SwappedSyncs, "swapped-syncs"),
-        (Self::UnsyncedMigration, "unsynced-migration"),
-        (Self::UnfinishedMigration, "unfinished-migration"),
         (Self::UnsyncedCompaction, "unsynced-compaction"),
     ];
 
@@ -49,7 +42,6 @@ impl TraceControl {
     /// Returns whether the fault can occur in workloads of a kind.
     fn concerns(self, kind: WorkloadKind) -> bool {
         match self {
-            Self::UnsyncedMigration | Self::UnfinishedMigration => kind == WorkloadKind::Migration,
             Self::UnsyncedCompaction => kind == WorkloadKind::Compaction,
             _ => true,
         }
@@ -57,13 +49,10 @@ impl TraceControl {
 
     /// Plants the fault into a trace.
     fn plant(self, trace: &mut Trace) {
-        let spans = match self {
-            Self::UnsyncedMigration => trace.spans(|upkeep| upkeep == FileUpkeep::Migrate),
-            _ => trace.spans(|upkeep| upkeep != FileUpkeep::Migrate),
-        };
+        let spans = trace.spans();
         let ops = std::mem::take(&mut trace.ops);
         trace.ops = match self {
-            Self::NormalForFull | Self::UnfinishedMigration => ops,
+            Self::NormalForFull => ops,
             Self::LyingSync => ops.into_iter().filter(|op| !matches!(op, DiskOp::Sync { .. })).collect(),
             Self::DroppedSync => {
                 let mut syncs = 0;
@@ -73,7 +62,7 @@ impl TraceControl {
                 };
                 ops.into_iter().filter(stays).collect()
             }
-            Self::UnsyncedMigration | Self::UnsyncedCompaction => {
+            Self::UnsyncedCompaction => {
                 let is_left_out = |(at, op): &(usize, DiskOp)| {
                     matches!(op, DiskOp::Sync { .. }) && spans.iter().any(|span| span.contains(at))
                 };
@@ -146,7 +135,6 @@ pub(crate) fn run(
         let mut trace = Trace::record(seed, control.synchronous())?;
         control.plant(&mut trace);
         let mut replay = CutReplay::new(&trace, seed, Some(name))?;
-        replay.migrates(control != TraceControl::UnfinishedMigration);
         replay.run(CutPlaces::Random(per_trace))?;
         counts.add(replay.counts);
         if counts.bad() > 0 {

@@ -16,7 +16,6 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use crate::disk::{CutMode, Disk, Image};
 use crate::log::{DiskLog, DiskOp, STORE, StoreFile};
 use crate::observe::{self, Deadline, StoreView};
-use crate::proxy::FileUpkeep;
 use crate::rng::Rng;
 use crate::trace::{CutVerdict, ScratchFolder, Trace};
 use crate::watch::FolderWatch;
@@ -31,9 +30,6 @@ pub(crate) struct Counts {
     /// Cuts after which the library opened the files: SQLite recovers those of each distinct one, and one of the cuts
     /// that leave equal content is opened and read.
     pub(crate) opened: u64,
-    /// Cuts during a migration, and distinct files with the older format.
-    pub(crate) in_migration: u64,
-    pub(crate) left_older: u64,
     /// Cuts while space was reclaimed or returned.
     pub(crate) in_compaction: u64,
     /// Cuts during the recovery from another cut.
@@ -66,8 +62,6 @@ impl Counts {
         self.run += other.run;
         self.distinct += other.distinct;
         self.opened += other.opened;
-        self.in_migration += other.in_migration;
-        self.left_older += other.left_older;
         self.in_compaction += other.in_compaction;
         self.in_recovery += other.in_recovery;
         self.lost += other.lost;
@@ -108,8 +102,6 @@ pub(crate) struct CutReplay<'a> {
     recovered: HashMap<u64, Arc<CutContent>>,
     /// The fault that the trace was given, for the command that repeats a failure.
     control: Option<&'static str>,
-    /// True if a file of an older format is migrated when it is opened.
-    migrates: bool,
     repeat: String,
     pub(crate) counts: Counts,
 }
@@ -120,8 +112,6 @@ const RECOVERY_EVERY: u64 = 16;
 const COMMIT_EVERY: u64 = 8;
 /// One in so many distinct cuts is opened by the library, also if it leaves equal content as another.
 const OPEN_EVERY: u64 = 32;
-/// Offset of the format in the file: SQLite's `user_version`, whose last byte holds it.
-const FORMAT_AT: usize = 63;
 
 impl<'a> CutReplay<'a> {
     /// Prepares to replay a trace.
@@ -129,36 +119,29 @@ impl<'a> CutReplay<'a> {
         let scratch = ScratchFolder::new().map_err(|error| error.to_string())?;
         let counts = Counts { traces: 1, ops: trace.ops.len() as u64, ..Counts::default() };
         let (seen, recovered) = (HashMap::new(), HashMap::new());
-        Ok(Self { trace, seed, scratch, seen, recovered, control, migrates: true, repeat: String::new(), counts })
-    }
-
-    /// Leaves files of an older format as they are.
-    pub(crate) fn migrates(&mut self, migrates: bool) {
-        self.migrates = migrates;
+        Ok(Self { trace, seed, scratch, seen, recovered, control, repeat: String::new(), counts })
     }
 
     /// Cuts at places that the seed of the trace decides.
     pub(crate) fn run(&mut self, places: CutPlaces) -> Result<(), String> {
-        let (migrations, compactions) = (self.trace.spans(is_migration), self.trace.spans(|work| !is_migration(work)));
+        let compactions = self.trace.spans();
         self.repeat = match places {
             CutPlaces::Random(count) => format!("--cuts-per-trace {count}"),
             CutPlaces::Every(stride) => format!("--stride {stride}"),
         };
-        let mut disk = Disk::with(&self.trace.before, self.seed);
+        let mut disk = Disk::new(self.seed);
         let mut done = 0;
-        for (place, number) in self.places(places, &migrations, &compactions) {
+        for (place, number) in self.places(places, &compactions) {
             self.trace.ops[done..place].iter().for_each(|op| disk.apply(op));
             done = place;
-            let is_in = |spans: &[Range<usize>]| spans.iter().any(|span| span.contains(&place));
-            self.counts.in_migration += u64::from(is_in(&migrations));
-            self.counts.in_compaction += u64::from(is_in(&compactions));
+            self.counts.in_compaction += u64::from(compactions.iter().any(|span| span.contains(&place)));
             self.cut(&disk, place, number)?;
         }
         Ok(())
     }
 
     /// Returns the places in their order, each with a number that decides the mode and the randomness of the cut.
-    fn places(&self, places: CutPlaces, one: &[Range<usize>], other: &[Range<usize>]) -> Vec<(usize, usize)> {
+    fn places(&self, places: CutPlaces, work: &[Range<usize>]) -> Vec<(usize, usize)> {
         let end = self.trace.ops.len() + 1;
         let modes = CutMode::ALL.len();
         let count = match places {
@@ -169,7 +152,6 @@ impl<'a> CutReplay<'a> {
             CutPlaces::Random(count) => count,
         };
         let mut rng = Rng::stream(self.seed, 2);
-        let work: Vec<&Range<usize>> = one.iter().chain(other).collect();
         let mut place = || match work.get(rng.below(2 * work.len())) {
             Some(span) => span.start + rng.below(span.len()),
             None => rng.below(end),
@@ -201,7 +183,7 @@ impl<'a> CutReplay<'a> {
         let watched = FolderWatch::register(self.scratch.path(), Some(Arc::clone(&log)));
         lay(self.scratch.path(), image)?;
         // The reads after it write nothing, and its error is found by a look.
-        _ = catch_unwind(AssertUnwindSafe(|| drop(Store::open_with(self.scratch.store(), self.options()))));
+        _ = catch_unwind(AssertUnwindSafe(|| drop(Store::open_with(self.scratch.store(), Self::options()))));
         drop(watched);
         let ops = log.take();
         let mut disk = Disk::with(image, rng.next());
@@ -225,10 +207,6 @@ impl<'a> CutReplay<'a> {
         let folder = self.scratch.path();
         lay(folder, image)?;
         let content = recover(folder, image);
-        if self.trace.before[StoreFile::Main as usize].is_some() {
-            let has_older_format = |content: &Vec<u8>| content.get(FORMAT_AT) == Some(&1);
-            self.counts.left_older += u64::from(content.as_ref().is_some_and(has_older_format));
-        }
         let key = content.map(|content| content_key(image, &content));
         let is_opened = (self.seen.len() as u64).is_multiple_of(OPEN_EVERY);
         let known = key.and_then(|key| self.recovered.get(&key)).filter(|_| !is_opened).map(Arc::clone);
@@ -238,7 +216,7 @@ impl<'a> CutReplay<'a> {
                 lay(folder, image)?;
                 self.counts.opened += 1;
                 let commits = self.counts.opened.is_multiple_of(COMMIT_EVERY);
-                let seen = Arc::new(open_and_look(folder, self.options(), commits));
+                let seen = Arc::new(open_and_look(folder, Self::options(), commits));
                 if let Some(key) = key {
                     self.recovered.insert(key, Arc::clone(&seen));
                 }
@@ -249,8 +227,8 @@ impl<'a> CutReplay<'a> {
         Ok((seen, true))
     }
 
-    fn options(&self) -> OpenOptions {
-        OpenOptions::new().synchronous(Synchronous::Full).head_cache_bytes(0).migrate(self.migrates)
+    fn options() -> OpenOptions {
+        OpenOptions::new().synchronous(Synchronous::Full).head_cache_bytes(0)
     }
 
     fn judge(&mut self, seen: &CutContent, place: usize, how: &str) {
@@ -306,10 +284,6 @@ pub(crate) fn lay(folder: &Path, image: &Image) -> Result<(), String> {
     Ok(())
 }
 
-fn is_migration(upkeep: FileUpkeep) -> bool {
-    upkeep == FileUpkeep::Migrate
-}
-
 /// Lets SQLite recover the files of a cut, and returns the pages of the store: those in the log replace those in the
 /// file, and torn frames are dropped. The result is `None` for files that the library has to open in any case.
 fn recover(folder: &Path, image: &Image) -> Option<Vec<u8>> {
@@ -328,16 +302,12 @@ fn recover(folder: &Path, image: &Image) -> Option<Vec<u8>> {
     std::fs::read(path).ok()
 }
 
-/// Returns the key of a cut: the recovered content, and the files that the library looks at besides.
+/// Returns the key of a cut: the recovered content, and the log that the library looks at besides.
 fn content_key(image: &Image, content: &[u8]) -> u64 {
     let mut hash = Xxh3::new();
     hash.update(&xxh3_64(content).to_le_bytes());
     let log_bytes = image[StoreFile::Wal as usize].as_ref().map(|log| u8::from(!log.is_empty()));
     hash.update(&[log_bytes.map_or(2, |has_bytes| has_bytes)]);
-    for name in [StoreFile::UnfinishedCopy, StoreFile::Copy] {
-        let copy = image[name as usize].as_ref().map_or(0, |copy| xxh3_64(copy));
-        hash.update(&copy.to_le_bytes());
-    }
     hash.digest()
 }
 
@@ -349,21 +319,9 @@ fn open_and_look(folder: &Path, options: OpenOptions, commits: bool) -> CutConte
             Ok(store) => store,
             Err(error) => return CutContent::Unopened(format!("{}: {error}", error.code())),
         };
-        if let Some(problem) = left_by_migration(folder, &store) {
-            return CutContent::Problem(problem);
-        }
         look(&store, commits).unwrap_or_else(CutContent::Problem)
     }));
     opened.unwrap_or_else(|_| CutContent::Problem("panic".into()))
-}
-
-/// Returns the problem of a migration that an open did or finished: it leaves no copy, and a file without problems.
-pub(crate) fn left_by_migration(folder: &Path, store: &Store) -> Option<String> {
-    if let Some(migration) = store.migration().filter(|it| !it.problems.is_empty() || it.retained.is_some()) {
-        return Some(format!("a migration left problems: {migration:?}"));
-    }
-    let left = [StoreFile::UnfinishedCopy, StoreFile::Copy].into_iter().find(|name| folder.join(name.file()).exists());
-    left.map(|name| format!("{} is left", name.file()))
 }
 
 fn look(store: &Store, commits: bool) -> Result<CutContent, String> {

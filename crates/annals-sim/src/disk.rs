@@ -130,15 +130,6 @@ impl Disk {
     }
 
     fn find(&mut self, name: StoreFile, ino: u64, size: u64) {
-        match (name, self.by_number.get(&ino).copied()) {
-            // A migration makes it anew.
-            (StoreFile::UnfinishedCopy, _) => {
-                let inode = self.add(ino);
-                return self.name(name, Some(inode));
-            }
-            (StoreFile::Copy, Some(inode)) => return self.publish(inode),
-            _ => {}
-        }
         if let Some(known) = self.names[name as usize] {
             // A disk that was made with files learns their numbers when they are opened.
             self.by_number.insert(ino, known);
@@ -149,15 +140,6 @@ impl Disk {
         self.inodes[inode] = Inode { durable: zeros.clone(), live: zeros, pending: Vec::new() };
         self.names[name as usize] = Some(inode);
         self.durable_names[name as usize] = Some(inode);
-    }
-
-    /// Gives a finished copy its name: the library has synced it and its folder before it opens it.
-    fn publish(&mut self, inode: usize) {
-        let copy = &mut self.inodes[inode];
-        copy.durable.clone_from(&copy.live);
-        copy.pending.clear();
-        (self.names[StoreFile::UnfinishedCopy as usize], self.names[StoreFile::Copy as usize]) = (None, Some(inode));
-        self.sync_names();
     }
 
     fn name(&mut self, name: StoreFile, inode: Option<usize>) {
@@ -319,23 +301,6 @@ mod tests {
         assert_eq!(synced.cut(CutMode::Nothing, &mut rng)[1].as_deref(), Some(&b"w"[..]), "the name comes back");
         synced.apply(&DiskOp::Delete { name: StoreFile::Journal, syncs_folder: true });
         assert_eq!(synced.cut(CutMode::Nothing, &mut rng)[1], None, "one sync of the folder is for all names");
-    }
-
-    #[test]
-    fn a_copy_is_durable_when_it_is_opened_under_its_name() {
-        let found = |name| DiskOp::Found { name, ino: 2, size: 0 };
-        let mut disk = disk(&[MAIN, found(StoreFile::UnfinishedCopy), write(2, 0, b"copy")]);
-        let (unfinished, copy) = (StoreFile::UnfinishedCopy as usize, StoreFile::Copy as usize);
-        let mut rng = Rng::new(5);
-        let cut = disk.cut(CutMode::Nothing, &mut rng);
-        assert_eq!((&cut[unfinished], &cut[copy]), (&None, &None));
-        disk.apply(&found(StoreFile::Copy));
-        let cut = disk.cut(CutMode::Nothing, &mut rng);
-        assert_eq!((&cut[unfinished], cut[copy].as_deref()), (&None, Some(&b"copy"[..])));
-        // The next attempt makes another one under the same name.
-        disk.apply(&DiskOp::Found { name: StoreFile::UnfinishedCopy, ino: 3, size: 0 });
-        let cut = disk.cut(CutMode::Everything, &mut rng);
-        assert_eq!((cut[unfinished].as_deref(), cut[copy].as_deref()), (Some(&b""[..]), Some(&b"copy"[..])));
     }
 
     #[test]

@@ -16,21 +16,17 @@ pub(crate) enum StoreFile {
     Main,
     Wal,
     Journal,
-    /// The copy of a file of an older format, until it is whole.
-    UnfinishedCopy,
-    /// The same, until the migrated file is verified.
-    Copy,
 }
 
 /// Number of the variants of [`StoreFile`].
-pub(crate) const NAMES: usize = StoreFile::Copy as usize + 1;
+pub(crate) const NAMES: usize = StoreFile::Journal as usize + 1;
 
 /// The name of the store's file in every folder.
 pub(crate) const STORE: &str = "n.db";
 
 impl StoreFile {
     /// All of them.
-    pub(crate) const ALL: [Self; NAMES] = [Self::Main, Self::Wal, Self::Journal, Self::UnfinishedCopy, Self::Copy];
+    pub(crate) const ALL: [Self; NAMES] = [Self::Main, Self::Wal, Self::Journal];
 
     /// Returns the name of a path, `None` for a file of another kind.
     pub(crate) fn of(path: &Path) -> Option<Self> {
@@ -43,8 +39,6 @@ impl StoreFile {
             Self::Main => STORE,
             Self::Wal => "n.db-wal",
             Self::Journal => "n.db-journal",
-            Self::UnfinishedCopy => "n.db.format-1-unverified-unfinished",
-            Self::Copy => "n.db.format-1-unverified",
         }
     }
 }
@@ -52,7 +46,7 @@ impl StoreFile {
 /// An operation on the disk, or the begin or the end of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DiskOp {
-    /// A file was opened that another layer had made: it is durable with its size of zeros, but for a copy.
+    /// A file was opened that another layer had made: it is durable with its size of zeros.
     Found { name: StoreFile, ino: u64, size: u64 },
     /// A file was made.
     Create { name: StoreFile, ino: u64 },

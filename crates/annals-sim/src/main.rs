@@ -29,7 +29,6 @@ mod model;
 #[cfg(unix)]
 mod observe;
 #[cfg(unix)]
-mod older;
 #[cfg(unix)]
 mod proxy;
 #[cfg(unix)]

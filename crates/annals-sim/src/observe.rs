@@ -137,13 +137,6 @@ pub(crate) fn of_ledger(ledger: &LedgerRows) -> StoreView {
     ledger.iter().map(|(actor, rows)| (format!("a:{actor}"), hash_of(rows))).collect()
 }
 
-/// Returns one hash of all that a store shows.
-pub(crate) fn hash_of(view: &StoreView) -> u64 {
-    let mut hash = Hash::new();
-    view.iter().for_each(|entity| hash.add(&entity));
-    hash.end()
-}
-
 /// Lists the threads page by page, as a listing that shows them does.
 fn threads(store: &Store, deadline: Deadline) -> Result<Vec<ThreadRecord>, Unreadable> {
     let mut found: Vec<ThreadRecord> = Vec::new();

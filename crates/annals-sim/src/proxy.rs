@@ -16,7 +16,7 @@ use annals::store::stats::Compaction;
 use annals::store::{CheckpointRef, OpenOptions, Pruned, SqliteBackend, StoreError};
 use parking_lot::{Condvar, Mutex};
 
-use crate::log::{DiskLog, DiskOp, StoreFile};
+use crate::log::{DiskLog, DiskOp};
 
 /// Checkpoints that one call prunes: fewer than a transaction of the store takes.
 const PRUNED_AT_ONCE: u64 = 2;
@@ -49,8 +49,6 @@ pub(crate) struct LedgerEntry {
 /// Work on the file that changes nothing that the store shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileUpkeep {
-    /// The open that brings the file to the newest format.
-    Migrate,
     Compact,
     Reclaim,
 }
@@ -167,20 +165,6 @@ impl Calls {
         let outcome = result.as_ref().map_or_else(unknown, |_| StoreCallOutcome::Acknowledged);
         facts.into_iter().for_each(|fact| self.close(fact, outcome.clone()));
         result
-    }
-
-    /// Opens a file of an older format, which migrates it.
-    pub(crate) fn migrate<T>(
-        &self,
-        path: &Path,
-        open: impl FnOnce() -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let opened = self.make(StoreCall::Upkeep(FileUpkeep::Migrate), open)?;
-        // The library removes the copy itself, below no call of SQLite.
-        if !path.with_file_name(StoreFile::Copy.file()).exists() {
-            self.log.record(|ops| ops.push(DiskOp::Delete { name: StoreFile::Copy, syncs_folder: true }));
-        }
-        Ok(opened)
     }
 
     /// Acknowledges the submitted batches that have settled. Without faults none of them fails.

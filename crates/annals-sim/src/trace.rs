@@ -9,13 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals::store::Synchronous;
 
-use crate::cuts::lay;
-use crate::disk::Image;
 use crate::log::{self, DiskLog, DiskOp, STORE};
 use crate::model::{self, CallEffect};
 use crate::observe::StoreView;
-use crate::older;
-use crate::proxy::{Calls, FileUpkeep};
+use crate::proxy::Calls;
 use crate::rng::Rng;
 use crate::watch::FolderWatch;
 use crate::workload::{self, WorkloadShape};
@@ -23,9 +20,6 @@ use crate::workload::{self, WorkloadShape};
 /// A recorded workload.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
-    /// The files before the first operation, and the content that a store shows of them.
-    pub(crate) before: Image,
-    shown_before: StoreView,
     pub(crate) ops: Vec<DiskOp>,
     /// The calls of each process.
     pub(crate) facts: [Vec<CallEffect>; 2],
@@ -115,8 +109,6 @@ pub(crate) enum WorkloadKind {
     Large,
     /// One actor that compacts the file often.
     Compaction,
-    /// One actor on a file of an older format.
-    Migration,
 }
 
 impl WorkloadKind {
@@ -126,7 +118,6 @@ impl WorkloadKind {
             3 | 11 => Self::Processes,
             7 => Self::Large,
             13 => Self::Compaction,
-            15 => Self::Migration,
             n if n % 2 == 0 => Self::Single,
             _ => Self::Group,
         }
@@ -145,15 +136,12 @@ impl WorkloadKind {
             synchronous,
             busy_ms: 60_000,
             waits: false,
-            migrates: false,
             compactions: 3,
             freed_max: 60_000,
         };
         match self {
             Self::Single => {}
             Self::Compaction => (shape.compactions, shape.freed_max) = (50, 600_000),
-            // Most of its operations are those of the migration.
-            Self::Migration => (shape.migrates, shape.acts, shape.rounds) = (true, 3, 1),
             Self::Group => (shape.actors, shape.acts, shape.rounds) = (3, 3 + rng.below(3), 1 + rng.below(2)),
             // A commit that meets a lock is refused soon, and the outcome of each batch is known.
             Self::Processes => (shape.rounds, shape.busy_ms, shape.waits) = (2, 500, true),
@@ -175,8 +163,6 @@ impl Trace {
             return Self::of_processes(seed, synchronous, &scratch);
         }
         let shape = kind.shape(seed, 0, synchronous);
-        let (before, shown_before) = if shape.migrates { older::file()? } else { Default::default() };
-        lay(scratch.path(), &before)?;
         let log = Arc::new(DiskLog::memory());
         let watched = FolderWatch::register(scratch.path(), Some(Arc::clone(&log)));
         let calls = Calls::new(Arc::clone(&log), 0, false);
@@ -185,8 +171,7 @@ impl Trace {
         if let Some(failure) = failures.first() {
             return Err(format!("a call failed without a fault: {failure}"));
         }
-        let trace = Self::new(log.take(), [model::facts(&calls.take())?, Vec::new()]);
-        Ok(Self { before, shown_before, ..trace })
+        Ok(Self::new(log.take(), [model::facts(&calls.take())?, Vec::new()]))
     }
 
     /// Records two processes: this one, and this program again with the verb `writer`.
@@ -214,14 +199,13 @@ impl Trace {
 
     /// Makes a trace of a log and the calls in it.
     pub(crate) fn new(ops: Vec<DiskOp>, facts: [Vec<CallEffect>; 2]) -> Self {
-        let mut trace =
-            Self { before: Image::default(), shown_before: StoreView::new(), ops, facts, entities: BTreeMap::new() };
+        let mut trace = Self { ops, facts, entities: BTreeMap::new() };
         trace.index();
         trace
     }
 
     /// Returns the operations between the begin and the end of each call that works on the file.
-    pub(crate) fn spans(&self, is_asked: impl Fn(FileUpkeep) -> bool) -> Vec<Range<usize>> {
+    pub(crate) fn spans(&self) -> Vec<Range<usize>> {
         let (mut spans, mut open) = (Vec::new(), None);
         for (at, op) in self.ops.iter().enumerate() {
             let (DiskOp::Begin { process, fact } | DiskOp::Ack { process, fact } | DiskOp::Fail { process, fact }) = op
@@ -230,7 +214,7 @@ impl Trace {
             };
             // Of the second process, the effects of its calls alone are known.
             let known = self.facts[usize::from(*process)].get(*fact as usize);
-            if known.and_then(|known| known.upkeep).is_some_and(&is_asked) {
+            if known.is_some_and(|known| known.upkeep.is_some()) {
                 match (op, open) {
                     (DiskOp::Begin { .. }, None) => open = Some((fact, at)),
                     (DiskOp::Ack { .. } | DiskOp::Fail { .. }, Some((begun, begin))) if begun == fact => {
@@ -273,8 +257,7 @@ impl Trace {
             // All calls before an acknowledged one of the same actor have ended.
             let acknowledged = changes[..begun].iter().rposition(|change| change.ack < end).map_or(0, |last| last + 1);
             let found = view.get(entity).copied().unwrap_or(0);
-            let before = self.shown_before.get(entity).copied().unwrap_or(0);
-            let after = |count: usize| count.checked_sub(1).map_or(before, |last| changes[last].after);
+            let after = |count: usize| count.checked_sub(1).map_or(0, |last| changes[last].after);
             if !(acknowledged..=begun).any(|count| after(count) == found) {
                 return match (0..acknowledged).rev().find(|count| after(*count) == found) {
                     Some(count) => CutVerdict::Lost(entity.clone(), acknowledged - count),
@@ -288,15 +271,7 @@ impl Trace {
                 }
             }
         }
-        let unchanged = || self.shown_before.iter().filter(|(entity, _)| !self.entities.contains_key(*entity));
-        if let Some((entity, _)) = unchanged().find(|(entity, _)| !view.contains_key(*entity)) {
-            return CutVerdict::Lost(entity.clone(), 1);
-        }
-        if let Some((entity, _)) = unchanged().find(|(entity, hash)| view.get(*entity) != Some(*hash)) {
-            return CutVerdict::Wrong(format!("{entity} is another one than before"));
-        }
-        let is_known = |entity: &String| self.entities.contains_key(entity) || self.shown_before.contains_key(entity);
-        if let Some(entity) = view.keys().find(|entity| !is_known(entity)) {
+        if let Some(entity) = view.keys().find(|entity| !self.entities.contains_key(*entity)) {
             return CutVerdict::Wrong(format!("{entity} was never written"));
         }
         let half = shown.values().any(|parts| parts.iter().any(|part| part.0) && parts.iter().any(|part| part.1));

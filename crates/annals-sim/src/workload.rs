@@ -3,7 +3,7 @@
 //! An actor runs turns of a graph with parallel nodes and subgraphs (all durabilities), interrupts and resume values,
 //! sleeps and their timers, edits of the past, forks, updates without a graph, also of maps and texts, deletes,
 //! prunings, copies of threads, transactions on a table of the application, and changes of the key-value memory; it
-//! copies the WAL and the store, and compacts the file. A file of an older format is migrated by the first open. Verbs
+//! copies the WAL and the store, and compacts the file. Verbs
 //! that the store gains become variants of [`Act`].
 
 use std::path::Path;
@@ -67,8 +67,6 @@ pub(crate) struct WorkloadShape {
     pub(crate) busy_ms: u64,
     /// True if no batch is submitted to the background: then a seed decides every byte.
     pub(crate) waits: bool,
-    /// True if the file has an older format at first.
-    pub(crate) migrates: bool,
     /// Compactions among 100 acts, and the bytes that each has to free, at most.
     pub(crate) compactions: usize,
     pub(crate) freed_max: usize,
@@ -583,8 +581,7 @@ pub(crate) fn run(path: &Path, shape: &WorkloadShape, calls: &Arc<Calls>) -> Fai
             .busy_timeout_ms(shape.busy_ms)
             .clock(clock.clone())
             .id_seed(Rng::stream(shape.seed, 7 + round as u64 + 1_000 * u64::from(shape.process)).next());
-        let open = || Proxy::open(path, &options, calls);
-        let proxy = match if shape.migrates && round == 0 { calls.migrate(path, open) } else { open() } {
+        let proxy = match Proxy::open(path, &options, calls) {
             Ok(proxy) => proxy,
             Err(error) => {
                 failures.push(format!("open: {}: {error}", error.code()));

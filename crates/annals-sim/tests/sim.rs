@@ -20,7 +20,7 @@ fn sim(words: &[&str]) -> (Value, Output) {
 
 #[test]
 fn no_cut_of_each_kind_of_workload_loses_anything() {
-    // Seeds 1 to 16 hold one actor, several, two processes, large values, a compaction and a migration.
+    // Seeds 1 to 16 hold one actor, several, two processes, large values and a compaction.
     let (result, output) = sim(&["cuts", "--traces", "16", "--cuts-per-trace", "3"]);
     assert!(output.status.success(), "{result}");
     let count = |name: &str| result[name].as_u64().unwrap();
@@ -36,14 +36,6 @@ fn copies_and_runs_on_pruned_threads_are_accepted_by_the_model() {
         let (result, output) = sim(&["cuts", "--seed", seed, "--traces", "1", "--cuts-per-trace", "4"]);
         assert!(output.status.success() && result["cuts_run"].as_u64().unwrap() > 0, "{result}");
     }
-}
-
-#[test]
-fn a_cut_after_any_operation_of_a_migration_loses_nothing() {
-    let (result, output) = sim(&["cuts", "--seed", "15", "--traces", "1", "--stride", "80"]);
-    assert!(output.status.success(), "{result}");
-    let count = |name: &str| result[name].as_u64().unwrap();
-    assert!(count("in_migration") > 10 && count("left_older") > 0, "{result}");
 }
 
 #[test]

@@ -78,7 +78,6 @@ class Store:
         create: bool = True,
         busy_timeout: float = 5.0,
         durable: bool = True,
-        migrate: bool = True,
         network_file_system: bool = False,
         actor: str | None = None,
         clock: ManualClock | None = None,

@@ -89,7 +89,7 @@ class SchemaChangedError(Error):
 
 
 class FormatError(Error):
-    """The file has the format of a newer version, or an older one that this open may not migrate."""
+    """The file has the format of a newer version, or of a build before the first release."""
 
 
 class StorageError(Error):

@@ -15,7 +15,7 @@ use crate::store::record::{CheckpointRecord, CheckpointRef, StoredListChange};
 use crate::store::search::{SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use crate::store::side_tables::SideTables;
 use crate::store::sqlite::SqlTransaction;
-use crate::store::stats::{Compaction, FormatMigration, StoreStats};
+use crate::store::stats::{Compaction, StoreStats};
 use crate::store::watch::LogWatch;
 
 /// The capabilities of a backend: each part is there or not.
@@ -336,9 +336,6 @@ pub trait FileStore {
     /// # Errors
     /// As [`FileStore::change_key`].
     fn rotate_data_key(&self) -> Result<(), StoreError>;
-
-    /// Returns the migration that opening the store did.
-    fn migration(&self) -> Option<FormatMigration>;
 
     /// Returns a description of a log that the store lacks.
     fn missing_wal(&self) -> Option<String>;

@@ -24,7 +24,7 @@ use crate::store::record::{
 use crate::store::search::{SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use crate::store::side_tables::SideTables;
 use crate::store::sqlite::SqlTransaction;
-use crate::store::stats::{Compaction, FormatMigration, StoreStats};
+use crate::store::stats::{Compaction, StoreStats};
 use crate::store::threads::{ThreadInfo, ThreadQuery};
 use crate::store::watch::LogWatch;
 
@@ -581,11 +581,6 @@ pub trait LogExt: Log {
     /// As [`FileStore::rotate_data_key`].
     fn rotate_data_key(&self) -> Result<(), StoreError> {
         self.capabilities().file.ok_or_else(not_encrypted)?.rotate_data_key()
-    }
-
-    /// Returns the migration that opening the store did.
-    fn migration(&self) -> Option<FormatMigration> {
-        self.capabilities().file.and_then(FileStore::migration)
     }
 
     /// Returns a description of a log that the store lacks.

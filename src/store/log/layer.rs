@@ -15,7 +15,7 @@ use crate::store::operation::{NewOperation, OperationQuery, OperationRecord};
 use crate::store::prune::Pruned;
 use crate::store::record::{CheckpointRecord, CheckpointRef, StoredHead, TimerRecord, VersionRecord, WriteRecord};
 use crate::store::side_tables::{CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector, SideTables};
-use crate::store::stats::{Compaction, FormatMigration, StoreStats};
+use crate::store::stats::{Compaction, StoreStats};
 
 /// A log over another one: a call that the layer does not change goes to the log below. A layer is a [`Log`].
 ///
@@ -282,7 +282,6 @@ capability_layer! {
         fn rebuild_threads(&self) -> Result<(), StoreError>;
         fn change_key(&self, key: &Key) -> Result<(), StoreError>;
         fn rotate_data_key(&self) -> Result<(), StoreError>;
-        fn migration(&self) -> Option<FormatMigration>;
         fn missing_wal(&self) -> Option<String>;
     }
 }

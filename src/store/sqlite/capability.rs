@@ -29,7 +29,7 @@ use crate::store::prune::{PruneSpan, Pruned};
 use crate::store::record::{CheckpointRef, StoredListChange};
 use crate::store::search::{Search, SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use crate::store::sqlite::view::ReadView;
-use crate::store::stats::{Compaction, FormatMigration, StoreStats};
+use crate::store::stats::{Compaction, StoreStats};
 use crate::store::watch::LogWatch;
 use std::io;
 use std::path::Path;
@@ -263,10 +263,6 @@ impl FileStore for SqliteBackend {
     fn rotate_data_key(&self) -> Result<(), StoreError> {
         self.writer()?.commit(JobRef::Keys(&KeyChange::Data))?;
         self.pool.read(|view| view.keys.reload(view.conn))
-    }
-
-    fn migration(&self) -> Option<FormatMigration> {
-        self.migration.clone()
     }
 
     fn missing_wal(&self) -> Option<String> {

@@ -16,7 +16,7 @@
 //! | [`check`] | the check of a whole file |
 //! | [`writer`] | the writer role: one transaction for a group of jobs |
 //! | [`file`](self::file) | the file and its log: identified, opened, locked, copied |
-//! | [`rewrite`] | compaction, migration and recovery |
+//! | [`rewrite`] | opening for writing, compaction and recovery |
 //!
 //! *Absent:* the meaning of a channel or a message, and any update of a stored row of the log.
 //!
@@ -80,7 +80,7 @@ use crate::store::options::OpenOptions;
 use crate::store::record::{
     CheckpointRecord, CheckpointRef, ItemRow, StatePart, StoredHead, TimerRecord, VersionRecord, WriteRecord,
 };
-use crate::store::stats::{CommitStats, FormatMigration};
+use crate::store::stats::CommitStats;
 use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
@@ -97,7 +97,6 @@ pub struct SqliteBackend {
     indexer: Option<Indexer>,
     worker: Option<Background>,
     writer: Option<Arc<SqliteWriter>>,
-    migration: Option<FormatMigration>,
     _open: registry::Registered,
 }
 
@@ -105,16 +104,16 @@ impl SqliteBackend {
     /// Opens the store in the file at `path`, and makes it if it is missing and `options` allow it.
     ///
     /// # Errors
-    /// [`StoreError::NotAStore`], [`StoreError::NewerFormat`], [`StoreError::OlderFormat`], [`StoreError::Corrupt`],
-    /// [`StoreError::Open`], [`StoreError::Busy`]: the file is not changed.
+    /// [`StoreError::NotAStore`], [`StoreError::NewerFormat`], [`StoreError::UnreleasedFormat`],
+    /// [`StoreError::Corrupt`], [`StoreError::Open`], [`StoreError::Busy`]: the file is not changed.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, StoreError> {
         let _opening = registry::opening();
         if options.read_only {
             let pool = Arc::new(ReaderPool::alone(open::readable(path, options)?)?);
             let _open = registry::register(path);
-            return Ok(Self { pool, eraser: None, indexer: None, worker: None, writer: None, migration: None, _open });
+            return Ok(Self { pool, eraser: None, indexer: None, worker: None, writer: None, _open });
         }
-        let OpenedFile { place, conn, migration } = writable(path, options)?;
+        let OpenedFile { place, conn } = writable(path, options)?;
         let writer = SqliteWriter::new(&place, conn).map_err(|fault| opening_place(&place, fault))?;
         let writer = Arc::new(writer);
         let pool = Arc::new(ReaderPool::beside_writer(place)?);
@@ -137,7 +136,7 @@ impl SqliteBackend {
             }
         }
         let (eraser, indexer, worker, writer) = (Some(eraser), Some(indexer), Some(worker), Some(writer));
-        Ok(Self { pool, eraser, indexer, worker, writer, migration, _open: registry::register(path) })
+        Ok(Self { pool, eraser, indexer, worker, writer, _open: registry::register(path) })
     }
 
     /// Copies the whole write-ahead log into the file and empties it. It waits for no other process, and no other

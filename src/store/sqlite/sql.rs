@@ -2,18 +2,22 @@
 
 use super::verify::neighbors::sql as neighbors;
 
-/// Marks the file as a store of annals: `annl` in ASCII, in the application id of the SQLite header.
-pub(crate) const APPLICATION_ID: i64 = 0x616e_6e6c;
+/// Marks the file as a store of annals: `anls` in ASCII, in the application id of the SQLite header.
+pub(crate) const APPLICATION_ID: i64 = 0x616e_6c73;
+/// The application id of the files of builds before the first release: `annl`.
+pub(crate) const UNRELEASED_ID: i64 = 0x616e_6e6c;
 /// The format that this version writes, in the user version of the SQLite header.
-pub(crate) const FORMAT: i64 = 2;
+pub(crate) const FORMAT: i64 = 1;
 /// The page size of a new file. It must be set before the switch to WAL or it is ignored.
 pub(crate) const PAGE_BYTES: u64 = 4_096;
 
-/// The schema of a new file, in the newest format, with comments: a new file runs its
+/// The schema of a new file, with comments: a new file runs its
 /// [`statements`](super::file::schema::statements).
-pub(crate) const SCHEMA: &str = include_str!("../../../schema/sqlite/current.sql");
+pub(crate) const SCHEMA: &str = include_str!("../../../schema/sqlite/schema.sql");
 /// Marks a new file; the numbers are those of [`APPLICATION_ID`] and [`FORMAT`].
-pub(crate) const MARK: &str = "PRAGMA application_id = 1634627180; PRAGMA user_version = 2;";
+pub(crate) const MARK: &str = "PRAGMA application_id = 1634626675; PRAGMA user_version = 1;";
+/// The size of the pages of a new file.
+pub(crate) const SET_PAGE_BYTES: &str = "PRAGMA page_size = 4096;";
 /// Free pages can be returned to the file system in small steps, for which the file maps each page to its parent page.
 /// SQLite writes the first page for it, in the open transaction.
 pub(crate) const SET_AUTO_VACUUM: &str = "PRAGMA auto_vacuum = INCREMENTAL;";
@@ -61,8 +65,7 @@ pub(crate) const WAL_MARK_INSERT: &str = "INSERT INTO wal_mark (id, store, gener
      VALUES (0, ?1, ?2, ?3, ?4, ?5, ?6)";
 pub(crate) const WAL_MARK_UPDATE: &str = "UPDATE wal_mark SET store = ?1, generation = ?2, mark = ?3, before = ?4, \
      open = ?5, xxh3 = ?6 WHERE id = 0";
-pub(crate) const HAS_WAL_MARK: &str =
-    "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'wal_mark')";
+pub(crate) const HAS_WAL_MARK: &str = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'wal_mark')";
 /// The random bytes of a first mark: the id of the store, the mark, and the one before.
 pub(crate) const RANDOM_MARK: &str = "SELECT randomblob(16), randomblob(16), randomblob(16)";
 /// For a file that is thrown away if its process ends.
@@ -72,8 +75,6 @@ pub(crate) const WAL_PASSIVE: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 pub(crate) const WAL_NOOP: &str = "PRAGMA wal_checkpoint(NOOP)";
 pub(crate) const WAL_TRUNCATE: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 
-/// The kind of return of free pages that the file allows: 0 none, 2 in steps.
-pub(crate) const AUTO_VACUUM: &str = "PRAGMA auto_vacuum";
 pub(crate) const FREE_PAGES: &str = "PRAGMA freelist_count";
 pub(crate) const ALL_PAGES: &str = "PRAGMA page_count";
 /// Each step of the statement returns a page.

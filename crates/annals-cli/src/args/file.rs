@@ -39,13 +39,6 @@ pub(crate) struct DoctorArgs {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct MigrateArgs {
-    /// Retain the older file beside the store, as NAME.format-N
-    #[arg(long)]
-    pub(crate) retain: bool,
-}
-
-#[derive(Debug, clap::Args)]
 pub(crate) struct RecoverArgs {
     /// The damaged store; it is not changed
     #[arg(value_name = "IN")]

@@ -21,7 +21,7 @@ pub(crate) use change::{
 };
 pub(crate) use control::{AnswerArgs, CancelArgs, ChosenThreads, RestartArgs, SignalArgs};
 pub(crate) use file::{
-    BackupArgs, CheckArgs, CompletionsArgs, DemoArgs, DoctorArgs, ManArgs, MigrateArgs, RecoverArgs, RestoreArgs,
+    BackupArgs, CheckArgs, CompletionsArgs, DemoArgs, DoctorArgs, ManArgs, RecoverArgs, RestoreArgs,
 };
 pub(crate) use flow::{DrawingFormat, EnqueueArgs, GraphArgs, RunArgs, WorkArgs};
 pub(crate) use read::{
@@ -250,8 +250,6 @@ pub(crate) enum Verb {
     Backup(BackupArgs),
     /// Put a verified copy of a backup at the path of a store, and the old file aside
     Restore(RestoreArgs),
-    /// Bring a store of an older format to the format of this version
-    Migrate(MigrateArgs),
     /// Return free space of the store to the file system
     Compact,
     /// Write the sound part of a damaged store to a new one, and list the losses

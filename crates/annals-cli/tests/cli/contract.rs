@@ -117,7 +117,6 @@ fn every_document_has_its_documented_shape() {
         ("doctor", &["doctor"]),
         ("check", &["check"]),
         ("compact", &["compact"]),
-        ("migrate", &["migrate"]),
         ("fork", &["fork", "research:notes~1", "--name", "again"]),
         ("tree", &["tree", "research:notes", "--all"]),
         ("export", &["export", "research:notes", "--out", "chat.json"]),
@@ -132,9 +131,6 @@ fn every_document_has_its_documented_shape() {
     ] {
         compare(name, &demo.json(arguments));
     }
-    let older = Bench::new();
-    super::repair::older(&older);
-    compare("migrate", &older.json(&["migrate", "--retain"]));
 
     let bench = trip();
     for (name, arguments) in [

@@ -1,84 +1,20 @@
-//! `annals migrate`, `annals compact` and `annals recover`.
+//! `annals compact` and `annals recover`.
 
 use super::*;
-use std::time::Duration;
-
-const OLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/compat/format-1.db");
-
-pub(super) fn older(bench: &Bench) -> PathBuf {
+#[test]
+fn a_file_of_a_build_before_the_first_release_is_refused_by_name() {
+    let bench = Bench::ran();
     let path = bench.path("store.db");
-    fs::copy(OLDER, &path).unwrap();
-    path
-}
-
-#[test]
-fn an_older_file_is_migrated_on_demand() {
-    let bench = Bench::new();
-    let path = older(&bench);
+    // The application id of those builds, and their last format.
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[68..72].copy_from_slice(b"annl");
+    bytes[60..64].copy_from_slice(&[0, 0, 0, 2]);
+    fs::write(&path, &bytes).unwrap();
     let refused = bench.annals(&["threads", "--json"]);
-    assert_eq!((code(&refused), &document(&refused.stderr)["error"]["code"]), (6, &json!("older_format")));
-    assert!(fs::read(&path).unwrap() == fs::read(OLDER).unwrap(), "it is not changed");
-    let done = bench.json(&["migrate", "--retain"]);
-    assert_eq!((&done["from"], &done["to"], &done["problems"]), (&json!(1), &json!(2), &json!([])));
-    assert!(done["retained"].as_str().unwrap().ends_with("store.db.format-1"), "{done}");
-    assert!(bench.text(&["migrate"]).contains("the newest format already"));
-    assert!(bench.text(&["check"]).contains("no problems"));
-    let names: Vec<String> = bench.disk().into_keys().collect();
-    assert_eq!(names, ["store.db", "store.db.format-1"]);
-}
-
-#[test]
-fn several_processes_migrate_a_store_once() {
-    for n in 0..cases(3, 8) {
-        let bench = Bench::new();
-        older(&bench);
-        let migrate = || {
-            Command::new(env!("CARGO_BIN_EXE_annals"))
-                .args(["migrate", "--retain", "--json", "--store", "store.db"])
-                .current_dir(bench.folder.path())
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap()
-        };
-        let children: Vec<_> = (0..4).map(|_| migrate()).collect();
-        for child in children {
-            let done = child.wait_with_output().unwrap();
-            assert_eq!(code(&done), 0, "{n}: {done:?}");
-        }
-        assert!(bench.text(&["check"]).contains("no problems"), "{n}");
-        let names: Vec<String> = bench.disk().into_keys().collect();
-        assert_eq!(names, ["store.db", "store.db.format-1"], "{n}");
-    }
-}
-
-#[test]
-fn a_killed_migration_leaves_the_older_or_the_newer_format_whole() {
-    let expected = Bench::new();
-    older(&expected);
-    expected.json(&["migrate"]);
-    let threads = expected.json(&["threads"])["threads"].clone();
-    for n in (0..24).step_by(cases(3, 1)) {
-        let bench = Bench::new();
-        older(&bench);
-        let mut child = Command::new(env!("CARGO_BIN_EXE_annals"))
-            .args(["migrate", "--store", "store.db"])
-            .current_dir(bench.folder.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        std::thread::sleep(Duration::from_millis(n * 6));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let again = bench.annals(&["migrate", "--json"]);
-        assert_eq!(code(&again), 0, "{n}: {again:?}");
-        assert!(bench.text(&["check"]).contains("no problems"), "{n}");
-        assert_eq!(bench.json(&["threads"])["threads"], threads, "{n}");
-        let names: Vec<String> = bench.disk().into_keys().collect();
-        assert_eq!(names, ["store.db"], "{n}: no copy is left behind");
-    }
+    let error = &document(&refused.stderr)["error"];
+    assert_eq!((code(&refused), &error["code"]), (6, &json!("unreleased_format")));
+    assert!(error["message"].as_str().unwrap().contains("unreleased format 2"), "{error}");
+    assert!(fs::read(&path).unwrap() == bytes, "it is not changed");
 }
 
 #[test]
@@ -145,7 +81,7 @@ fn a_hint_does_not_say_to_delete_what_was_not_looked_into() {
     fs::write(bench.path("emptied"), "").unwrap();
     fs::write(bench.path("emptied-wal"), "frames").unwrap();
     for store in ["fifo", "/dev/zero", "link", "empty", "emptied"] {
-        for command in [&["threads"][..], &["update", "t", "--set", "a=1"], &["migrate"]] {
+        for command in [&["threads"][..], &["update", "t", "--set", "a=1"], &["compact"]] {
             let refused = bench.annals_on(store, command);
             assert!(code(&refused) > 1, "{store}: {refused:?}");
             let said = String::from_utf8_lossy(&refused.stderr).into_owned();

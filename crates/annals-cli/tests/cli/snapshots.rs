@@ -244,7 +244,6 @@ const SNAPSHOTS: &[(&str, SnapshotLines, &[&str])] = &[
             "annals import thread.db",
             "annals import thread.db --name again",
             "annals compact",
-            "annals migrate",
             "annals doctor",
         ],
     ),

@@ -36,8 +36,6 @@ pub(super) struct Ledger {
     /// Threads whose deletion was begun, with whether it was acknowledged.
     pub(super) deleted: BTreeMap<String, bool>,
     pub(super) workers: BTreeMap<Author, Reports>,
-    /// The hash of all that a migrated file shows.
-    pub(super) migrated: u64,
     /// Problems that workers found, and lines that contradict each other.
     pub(super) problems: Vec<String>,
 }
@@ -82,7 +80,6 @@ impl Ledger {
             ("d", name) => _ = self.deleted.insert(name.to_owned(), true),
             ("V", step) => step.clone_into(&mut reports.step),
             ("H", _) => reports.passes += 1,
-            ("M", hash) if hash == self.migrated.to_string() => reports.passes += 1,
             _ => self.problems.push(format!("process {author} in {}: {line}", reports.step)),
         }
     }
@@ -187,7 +184,6 @@ mod tests {
     fn a_process_that_begins_a_proven_call_again_is_a_problem() {
         let again = ledger(&[(1, "B own-0 1"), (1, "A own-0 1"), (2, "B own-0 1")]);
         assert_eq!(again.problems.len(), 1);
-        assert_eq!(ledger(&[(4, "M 7")]).problems.len(), 1, "a migrated file shows something else");
         let two = ledger(&[(1, "B shared 1"), (1, "A shared 1"), (2, "B shared 1"), (2, "A shared 1")]);
         assert_eq!(two.problems.len(), 1);
         assert_eq!(ledger(&[(4, "X panic")]).problems.len(), 1);

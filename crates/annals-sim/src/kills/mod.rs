@@ -1,11 +1,9 @@
 //! Kills: several processes write to and read from one file, and are killed or stopped at random times.
 //!
 //! A run consists of rounds, each with a file of its own. The parent process kills workers and starts others in their
-//! place; at the end of a round it closes the workers and compares all that the file shows with the ledger. In some
-//! rounds the file has an older format, and its migration is killed.
+//! place; at the end of a round it closes the workers and compares all that the file shows with the ledger.
 
 mod ledger;
-mod migration;
 mod process;
 mod round;
 mod tally;
@@ -28,8 +26,6 @@ enum WorkerRole {
     Maintainer,
     /// Reads all entities.
     Reader,
-    /// Opens a file of an older format, which migrates it, and reads everything.
-    Opener,
 }
 
 /// A planted fault of a worker, which the parent process must find.
@@ -43,30 +39,23 @@ pub(crate) enum WorkerControl {
     FalseRefusal,
     /// A thread is deleted and written anew.
     Rewound,
-    /// A file of an older format is overwritten by a migrated copy.
-    CopiedMigration,
     /// A backup takes the place of the file that is to be compacted.
     CopiedCompaction,
 }
 
 impl WorkerControl {
     /// All of them, with their names.
-    pub(crate) const ALL: [(Self, &'static str); 6] = [
+    pub(crate) const ALL: [(Self, &'static str); 5] = [
         (Self::EarlyAck, "killed-early-ack"),
         (Self::HalfCommit, "killed-half-commit"),
         (Self::FalseRefusal, "false-refusal"),
         (Self::Rewound, "rewound"),
-        (Self::CopiedMigration, "copied-migration"),
         (Self::CopiedCompaction, "copied-compaction"),
     ];
 }
 
-const ROLES: [(WorkerRole, &str); 4] = [
-    (WorkerRole::Writer, "writer"),
-    (WorkerRole::Maintainer, "maintainer"),
-    (WorkerRole::Reader, "reader"),
-    (WorkerRole::Opener, "opener"),
-];
+const ROLES: [(WorkerRole, &str); 3] =
+    [(WorkerRole::Writer, "writer"), (WorkerRole::Maintainer, "maintainer"), (WorkerRole::Reader, "reader")];
 
 /// The arguments of a worker.
 #[derive(Clone, Debug)]
@@ -143,8 +132,6 @@ pub(crate) struct KillCounts {
     /// did not end, or a check found a problem.
     pub(crate) wrong: u64,
     pub(crate) rounds: u64,
-    /// Rounds with a file of an older format.
-    pub(crate) migrations: u64,
     /// Processes that were stopped with the write lock.
     pub(crate) stopped: u64,
     /// Calls of others that were refused meanwhile, with the stopped process named.
@@ -169,27 +156,12 @@ pub(crate) struct KillCounts {
 
 /// Kills of a round: then its file is verified, and the next round begins with a new one.
 const KILLS_PER_ROUND: u64 = 25;
-/// Kills of a round with a file of an older format, which ends once a process has migrated the file.
-const KILLS_PER_MIGRATION: u64 = 4;
-/// Rounds with a file of an older format for each other one.
-const MIGRATIONS: u64 = 2;
 
 /// The work that is killed in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RoundKind {
     Kills,
-    Migration,
     Stop,
-}
-
-impl RoundKind {
-    fn of(number: u64, control: Option<WorkerControl>) -> Self {
-        match control {
-            Some(WorkerControl::CopiedMigration) => Self::Migration,
-            None if !number.is_multiple_of(MIGRATIONS + 1) => Self::Migration,
-            _ => Self::Kills,
-        }
-    }
 }
 
 /// Kills and stops workers.
@@ -199,12 +171,11 @@ pub(crate) fn run(plan: &KillPlan) -> Result<KillCounts, String> {
     while counts.run < plan.kills || stops < plan.stops {
         // Stops are spread over the run.
         let is_stop = stops < plan.stops && counts.run * plan.stops >= stops * plan.kills;
-        let kind = if is_stop { RoundKind::Stop } else { RoundKind::of(number, plan.control) };
+        let kind = if is_stop { RoundKind::Stop } else { RoundKind::Kills };
         let mut round = Round::start(plan, Rng::stream(plan.seed, number).next(), kind)?;
         let left = plan.kills - counts.run;
         match kind {
             RoundKind::Kills => round.kill(KILLS_PER_ROUND.min(left))?,
-            RoundKind::Migration => round.kill_migrations(KILLS_PER_MIGRATION.min(left))?,
             RoundKind::Stop => {
                 stops += 1;
                 round.stop_and_go(plan.stop)?;

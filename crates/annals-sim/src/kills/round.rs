@@ -36,7 +36,6 @@ const FAILURES_MAX: usize = 10;
 /// A round.
 #[derive(Debug)]
 pub(super) struct Round {
-    kind: RoundKind,
     pub(super) scratch: ScratchFolder,
     seed: u64,
     pub(super) rng: Rng,
@@ -55,7 +54,6 @@ impl Round {
     /// Makes a file and starts the workers.
     pub(super) fn start(plan: &KillPlan, seed: u64, kind: RoundKind) -> Result<Self, String> {
         let mut round = Self {
-            kind,
             scratch: ScratchFolder::new().map_err(|error| error.to_string())?,
             seed,
             rng: Rng::new(seed),
@@ -68,10 +66,6 @@ impl Round {
             lost: Vec::new(),
             wrong: Vec::new(),
         };
-        if kind == RoundKind::Migration {
-            round.start_migration()?;
-            return Ok(round);
-        }
         // A reader finds a file.
         drop(Store::open(round.scratch.store()).map_err(|error| error.to_string())?);
         for slot in 0..WRITERS {
@@ -262,7 +256,7 @@ impl Round {
                 _ if one.job.author == stopped => false,
                 WorkerRole::Writer => after.busy.len() == before.busy.len(),
                 WorkerRole::Reader => after.passes == before.passes,
-                WorkerRole::Maintainer | WorkerRole::Opener => false,
+                WorkerRole::Maintainer => false,
             }
         })
     }
@@ -329,9 +323,6 @@ impl Round {
     }
 
     fn verify(&mut self) -> Result<(), String> {
-        if self.kind == RoundKind::Migration {
-            return self.verify_migrated();
-        }
         let path = self.scratch.store();
         let store = Store::open(&path).map_err(|error| format!("the file does not open: {error}"))?;
         self.verify_store(&store).map_err(|failure| failure.to_string())?;
@@ -443,7 +434,6 @@ impl KillCounts {
         self.lost += other.lost;
         self.wrong += other.wrong;
         self.rounds += other.rounds;
-        self.migrations += other.migrations;
         self.stopped += other.stopped;
         self.named += other.named;
         self.acknowledged += other.acknowledged;

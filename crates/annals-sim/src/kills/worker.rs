@@ -18,7 +18,6 @@ use annals_graph::prelude::*;
 
 use super::tally::{self, EntityKind, ReadFailure, SeenCalls, TallyState, WalkState};
 use super::{WorkerArgs, WorkerControl, WorkerRole};
-use crate::observe::{self, Deadline};
 use crate::rng::Rng;
 use crate::trace::remove_store;
 
@@ -46,7 +45,6 @@ pub(super) fn run(job: &WorkerArgs) -> bool {
         WorkerRole::Writer => ChildWorker::open(job).and_then(|mut worker| worker.repeat(ChildWorker::write)),
         WorkerRole::Maintainer => ChildWorker::open(job).and_then(|mut worker| worker.repeat(ChildWorker::maintain)),
         WorkerRole::Reader => read_until_the_end(job),
-        WorkerRole::Opener => open_until_the_end(job),
     };
     if let Err(failure) = &done {
         say(&format!("X {failure}"));
@@ -60,7 +58,7 @@ fn options(job: &WorkerArgs) -> OpenOptions {
 
 /// Opens the store. Another process may hold a lock for longer than the limit.
 fn open(job: &WorkerArgs, options: &OpenOptions) -> Result<Arc<SqliteBackend>, ReadFailure> {
-    say(if job.role == WorkerRole::Opener { "V migrate" } else { "V open" });
+    say("V open");
     loop {
         match SqliteBackend::open(&job.store(), options) {
             Err(StoreError::Busy { .. }) if !ENDS.load(Ordering::SeqCst) => {}
@@ -378,40 +376,5 @@ fn read_all(job: &WorkerArgs, store: &Store, known: &mut BTreeMap<String, SeenCa
             read => _ = read?,
         }
     }
-    Ok(())
-}
-
-/// Opens the store for writing again and again, and reads everything. The first open migrates the file.
-fn open_until_the_end(job: &WorkerArgs) -> Result<(), ReadFailure> {
-    while !ENDS.load(Ordering::SeqCst) {
-        if job.control == Some(WorkerControl::CopiedMigration) {
-            migrate_a_copy(job)?;
-        }
-        let options = options(job).head_cache_bytes(0);
-        let store = Store::with_backend(open(job, &options)?, options);
-        say("V read");
-        let shown = observe::everything(&store, Deadline::after(Duration::from_secs(300)));
-        let hash = observe::hash_of(&shown.map_err(|error| ReadFailure::Wrong(error.to_string()))?);
-        say(&format!("M {hash}"));
-        drop(store);
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Ok(())
-}
-
-/// A planted fault: migrates a copy of the file and writes it over the file.
-fn migrate_a_copy(job: &WorkerArgs) -> Result<(), ReadFailure> {
-    use std::os::unix::fs::FileExt as _;
-    let failed = |error: std::io::Error| ReadFailure::Wrong(error.to_string());
-    let copy = job.folder.join(format!("copy-{}", job.author));
-    say("V migrate");
-    std::fs::copy(job.store(), &copy).map_err(failed)?;
-    drop(Store::open(&copy)?);
-    let file = std::fs::File::options().write(true).open(job.store()).map_err(failed)?;
-    for (number, page) in std::fs::read(&copy).map_err(failed)?.chunks(4_096).enumerate() {
-        file.write_all_at(page, 4_096 * number as u64).map_err(failed)?;
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    remove_store(&copy);
     Ok(())
 }

@@ -131,11 +131,6 @@ impl Caches {
         self.unfollowed.bound();
     }
 
-    /// Gives the next checkpoint a `seq` that no checkpoint has yet.
-    pub(crate) fn continue_at(&mut self, seq: i64) {
-        self.next_seq = Some(seq);
-    }
-
     /// Returns the id of a name, which is interned if it is new.
     pub(crate) fn intern(&mut self, conn: &Connection, kind: Kind, text: &str) -> Res<i64> {
         let id = match self.names.find(conn, kind, text)? {

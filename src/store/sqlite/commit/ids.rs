@@ -72,12 +72,6 @@ impl NewIds {
         Ok(id)
     }
 
-    /// Gives the next row of a table an id that is above all of its ids.
-    pub(crate) fn continue_at(&mut self, conn: &Connection, table: Table, id: i64) -> Res<()> {
-        self.marks(conn)?.next[table as usize] = id;
-        Ok(())
-    }
-
     /// Returns the least `seq` that a new checkpoint may have after the deletions.
     pub(crate) fn seq_after_deletions(&mut self, conn: &Connection) -> Res<i64> {
         above("checkpoint", self.marks(conn)?.seq)

@@ -18,18 +18,13 @@ use std::path::Path;
 
 /// Copies the store at `place` to a new file.
 pub(crate) fn backup(place: &FilePlace, to: &Path) -> Res<()> {
-    copy_of_format(place, to, sql::FORMAT)
-}
-
-/// Copies the store at `place`, which has the given format, to a new file.
-pub(crate) fn copy_of_format(place: &FilePlace, to: &Path, format: i64) -> Res<()> {
     if to.symlink_metadata().is_ok() {
         return Err(failed(to, io::ErrorKind::AlreadyExists.into()).into());
     }
     let unfinished = beside(to, UNFINISHED);
     system::create_new(&unfinished).map_err(|error| failed(&unfinished, error))?;
     let published = || publish(&unfinished, to).map_err(|error| failed(to, error));
-    let copied = copy(place, &unfinished, format).and_then(|()| Ok(published()?));
+    let copied = copy(place, &unfinished).and_then(|()| Ok(published()?));
     if copied.is_err() {
         // The first error is reported.
         _ = fs::remove_file(&unfinished);
@@ -37,14 +32,14 @@ pub(crate) fn copy_of_format(place: &FilePlace, to: &Path, format: i64) -> Res<(
     copied
 }
 
-fn copy(place: &FilePlace, to: &Path, format: i64) -> Res<()> {
+fn copy(place: &FilePlace, to: &Path) -> Res<()> {
     let conn = open::connect_copier(place)?;
-    open::verify_format(place, &conn, format)?;
+    open::verify(place, &conn)?;
     // SQLite attaches the copy to the connection.
     conn.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 1)?;
     let name = to.to_str().ok_or_else(|| refused(to, "it is not UTF-8"))?;
     conn.prepare(sql::COPY_INTO)?.execute([name])?;
-    if format == sql::FORMAT { renew_mark(to) } else { Ok(()) }
+    renew_mark(to)
 }
 
 /// Gives a copy a mark of its own: no log of the file that was copied continues it.

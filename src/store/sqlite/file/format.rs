@@ -1,26 +1,33 @@
 //! The format of a file: read, verified, and made in an empty file.
 //!
-//! *Absent:* the steps from an older format to the newest one.
+//! *Absent:* its tables ([`schema`](super::schema)).
 
 use super::paths::not_a_store;
 use super::schema;
 use super::wal_mark::WalMark;
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::Res;
-use crate::store::sqlite::rewrite::migrate::sql::SET_PAGE_BYTES;
 use crate::store::sqlite::sql;
 use rusqlite::Connection;
 use std::path::Path;
 
-/// Checks that application id and format are those of a store that this version can open or migrate.
+/// Checks that application id and format are those of a store that this version can open.
 pub(crate) fn identify(path: &Path, application: i64, format: i64) -> Result<(), StoreError> {
     if application != sql::APPLICATION_ID {
-        return Err(not_a_store(path, &format!("its application id is {application:#x}")));
+        return Err(other_application(path, application, format));
     }
     if format > sql::FORMAT {
         return Err(StoreError::NewerFormat { path: path.into(), found: format, supported: sql::FORMAT });
     }
     if format < 1 { Err(not_a_store(path, &format!("its format is {format}"))) } else { Ok(()) }
+}
+
+/// Returns the error of a file whose application id is another one.
+pub(crate) fn other_application(path: &Path, application: i64, format: i64) -> StoreError {
+    match application {
+        sql::UNRELEASED_ID => StoreError::UnreleasedFormat { path: path.into(), found: format },
+        _ => not_a_store(path, &format!("its application id is {application:#x}")),
+    }
 }
 
 /// Identifies the file through SQLite; returns whether it is empty.
@@ -63,7 +70,7 @@ pub(crate) fn make_if_empty(conn: &Connection, path: &Path) -> Res<()> {
     if !is_unmade(path, conn)? {
         return Ok(());
     }
-    conn.execute_batch(SET_PAGE_BYTES)?;
+    conn.execute_batch(sql::SET_PAGE_BYTES)?;
     // The first statement that writes takes the lock: beginning with it would fix the pages of an empty file.
     within(conn, sql::BEGIN_READ, || {
         conn.execute_batch(sql::SET_AUTO_VACUUM)?;
@@ -94,31 +101,10 @@ pub(crate) fn within<T>(conn: &Connection, begin: &str, change: impl FnOnce() ->
     changed
 }
 
-/// Returns the format of the file.
-pub(crate) fn format(conn: &Connection) -> Res<i64> {
-    Ok(conn.query_row(sql::READ_FORMAT, [], |row| row.get(0))?)
-}
-
-/// Returns the format of the file, whose schema is that of the format. Both are read from one snapshot: another process
-/// may be migrating the file.
-pub(crate) fn verified_format(conn: &Connection) -> Res<i64> {
-    in_snapshot(conn, || {
-        let format = format(conn)?;
-        schema::verify_format(conn, format)?;
-        Ok(format)
-    })
-}
-
-/// Returns the error of a file that would have to be migrated first.
-pub(crate) fn older_format(path: &Path, found: i64) -> StoreError {
-    StoreError::OlderFormat { path: path.into(), found, supported: sql::FORMAT }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::store::sqlite::fault::corrupt;
-    use crate::store::sqlite::file::schema::STEPS;
 
     #[test]
     fn the_constants_agree() {
@@ -127,16 +113,6 @@ mod tests {
         assert_eq!(identity(&conn).unwrap(), (sql::APPLICATION_ID, sql::FORMAT, true));
         let page: i64 = conn.query_row("PRAGMA page_size", [], |row| row.get(0)).unwrap();
         assert_eq!(page as u64, sql::PAGE_BYTES);
-        assert_eq!(STEPS.len() as i64, sql::FORMAT);
-    }
-
-    #[test]
-    fn the_steps_make_the_schema_of_a_new_file() {
-        let conn = Connection::open_in_memory().unwrap();
-        for step in &STEPS {
-            conn.execute_batch(&schema::statements(step.schema)).unwrap();
-            conn.execute_batch(step.finish).unwrap();
-        }
         schema::verify(&conn).unwrap();
     }
 

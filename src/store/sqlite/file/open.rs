@@ -91,8 +91,6 @@ pub(crate) fn place(path: &Path, options: &OpenOptions) -> Result<FilePlace, Sto
         synchronous: options.synchronous,
         full_fsync: options.full_fsync,
         wal_limit_bytes: options.wal_limit_bytes,
-        migrate: options.migrate,
-        retain_older: options.retain_older_format,
         id: None,
         missing_wal: None,
         keys: Arc::new(Keys::new(options.keys.clone())),
@@ -101,7 +99,7 @@ pub(crate) fn place(path: &Path, options: &OpenOptions) -> Result<FilePlace, Sto
 
 /// Opens the connection that writes. It has no busy handler: [`wait_for`] repeats its steps.
 pub(crate) fn connect_writer(place: &FilePlace) -> Res<Connection> {
-    let conn = connect_any_format(place)?;
+    let conn = connect_maker(place)?;
     let verified = wait_for(place.busy_ms, || verify(place, &conn)).and_then(|()| copies_on_close(&conn, true));
     unless_refused(place, conn, verified)
 }
@@ -118,8 +116,9 @@ pub(crate) fn unless_refused(place: &FilePlace, conn: Connection, result: Res<()
     }
 }
 
-/// Opens the connection that writes to a file of this or of an older format, if that may be migrated.
-pub(crate) fn connect_any_format(place: &FilePlace) -> Res<Connection> {
+/// Opens the connection that writes, and makes the file if it is empty. The content of its WAL stays there, unless the
+/// caller allows the copy at the close.
+pub(crate) fn connect_maker(place: &FilePlace) -> Res<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | base_flags();
     let conn = Connection::open_with_flags(&place.path, flags)?;
     // A file that is refused is not changed: its log is not copied either.
@@ -132,16 +131,8 @@ pub(crate) fn connect_any_format(place: &FilePlace) -> Res<Connection> {
 fn prepare_writer(place: &FilePlace, conn: &Connection) -> Res<()> {
     configure(conn, 0)?;
     wait_for(place.busy_ms, || format::make_if_empty(conn, &place.path))?;
-    let format = wait_for(place.busy_ms, || format::verified_format(conn))?;
-    if format < sql::FORMAT && !place.migrate {
-        return Err(format::older_format(&place.path, format).into());
-    }
-    if format == sql::FORMAT {
-        wait_for(place.busy_ms, || place.keys.unlock(conn, &place.path, true))?;
-    } else {
-        // A store has its keys from before its first content on.
-        place.keys.unlock_plain(&place.path)?;
-    }
+    wait_for(place.busy_ms, || format::in_snapshot(conn, || schema::verify(conn)))?;
+    wait_for(place.busy_ms, || place.keys.unlock(conn, &place.path, true))?;
     wait_for(place.busy_ms, || switch_to_wal(conn))?;
     // The pragma can answer "wal" and leave the file in another mode, so the mode is read again.
     let mode = wait_for(place.busy_ms, || journal_mode(conn))?;
@@ -149,6 +140,8 @@ fn prepare_writer(place: &FilePlace, conn: &Connection) -> Res<()> {
         let reason = format!("its journal mode is {mode} and cannot be made wal");
         return Err(cannot_open(&place.path, &reason, None).into());
     }
+    // A read makes the log and the shared memory, whose identity the writer notes.
+    wait_for(place.busy_ms, || schema::version(conn))?;
     let synchronous = match place.synchronous {
         Synchronous::Full => sql::SYNC_FULL,
         Synchronous::Normal => sql::SYNC_NORMAL,
@@ -167,9 +160,6 @@ pub(crate) fn connect_unverified(place: &FilePlace) -> Res<Connection> {
     configure(&conn, 0)?;
     let (application, format, _) = wait_for(place.busy_ms, || format::identity(&conn))?;
     identify(&place.path, application, format)?;
-    if format < sql::FORMAT {
-        return Err(format::older_format(&place.path, format).into());
-    }
     let full_fsync = if place.full_fsync { sql::FULL_FSYNC } else { sql::PLAIN_FSYNC };
     wait_for(place.busy_ms, || {
         [sql::ERASE_DELETED, sql::SYNC_FULL, full_fsync].iter().try_for_each(|pragma| Ok(conn.execute_batch(pragma)?))
@@ -263,24 +253,12 @@ pub(crate) fn connect_unlocked(path: &Path) -> Res<Connection> {
     Ok(Connection::open_with_flags(immutable_uri(path), flags)?)
 }
 
-/// Checks, through SQLite, that a connection has a store of the newest format before it.
+/// Checks, through SQLite, that a connection has a store before it.
 pub(crate) fn verify(place: &FilePlace, conn: &Connection) -> Res<()> {
-    verify_format(place, conn, sql::FORMAT)
-}
-
-/// Checks, through SQLite, that a connection has a store of a format before it.
-pub(crate) fn verify_format(place: &FilePlace, conn: &Connection, expected: i64) -> Res<()> {
     let (application, format, _) = format::identity(conn)?;
     identify(&place.path, application, format)?;
-    if format < expected {
-        return Err(format::older_format(&place.path, format).into());
-    }
-    schema::verify_format(conn, expected)?;
-    if expected == sql::FORMAT {
-        place.keys.unlock(conn, &place.path, false)
-    } else {
-        place.keys.unlock_plain(&place.path)
-    }
+    schema::verify(conn)?;
+    place.keys.unlock(conn, &place.path, false)
 }
 
 fn base_flags() -> OpenFlags {

@@ -23,10 +23,6 @@ pub(crate) struct FilePlace {
     pub(crate) full_fsync: bool,
     /// The limit of the WAL.
     pub(crate) wal_limit_bytes: u64,
-    /// True if a file of an older format may be migrated.
-    pub(crate) migrate: bool,
-    /// True if the copy of a file of an older format is retained after its migration.
-    pub(crate) retain_older: bool,
     pub(crate) id: Option<FileId>,
     /// The description of a log that the file lacks.
     pub(crate) missing_wal: Option<String>,

@@ -6,7 +6,6 @@
 use crate::store::error::{SchemaChange, StoreError};
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
 use crate::store::sqlite::index::search::sql as search_sql;
-use crate::store::sqlite::rewrite::migrate::sql::{FINISH_1, FINISH_2, FORMAT_1, FORMAT_2};
 use crate::store::sqlite::sql;
 use crate::store::stats::RebuiltObject;
 use rusqlite::{Connection, Row};
@@ -39,34 +38,26 @@ const NAME_CHARS: usize = 64;
 /// The objects of a schema, by name. They have an order, by which each comparison names the same one.
 type Objects = BTreeMap<String, SchemaObject>;
 
-/// The objects of a file, for each format.
-static EXPECTED: [OnceLock<Objects>; STEPS.len()] = [const { OnceLock::new() }; STEPS.len()];
+/// The objects of a file, as SQLite makes them.
+static EXPECTED: OnceLock<Objects> = OnceLock::new();
 
-/// The objects of the newest format as its statements declare them.
+/// The objects of a file, as the statements declare them.
 static DECLARED: OnceLock<Objects> = OnceLock::new();
 
 /// The objects of the search index, with those that SQLite makes for them.
 static OF_INDEX: OnceLock<Objects> = OnceLock::new();
 
-/// Compares the schema of a file with that of the newest format. An application may have tables of its own in the file,
-/// and indexes on them; any other object that this version does not make is refused.
+/// Compares the schema of a file with that of the format. An application may have tables of its own in the file, and
+/// indexes on them; any other object that this version does not make is refused.
 pub(crate) fn verify(conn: &Connection) -> Res<()> {
-    verify_format(conn, sql::FORMAT)
-}
-
-/// Compares the schema of a file with that of a format.
-pub(crate) fn verify_format(conn: &Connection, format: i64) -> Res<()> {
     // To run the statements takes most of the time of an opening, so they are compared as they are written first.
-    if format == sql::FORMAT {
-        let declared = DECLARED.get_or_init(|| declared(&statements(sql::SCHEMA)));
-        if compare(conn, format, declared, declared).is_ok() {
-            return Ok(());
-        }
+    if compare(conn, DECLARED.get_or_init(|| declared(&statements(sql::SCHEMA)))).is_ok() {
+        return Ok(());
     }
-    compare(conn, format, expected(format)?, expected(sql::FORMAT)?)
+    compare(conn, expected()?)
 }
 
-fn compare(conn: &Connection, format: i64, expected: &Objects, newest: &Objects) -> Res<()> {
+fn compare(conn: &Connection, expected: &Objects) -> Res<()> {
     let (mut found, mut found_of_index) = (HashSet::new(), 0);
     let mut of_application = Vec::new();
     let mut statement = conn.prepare(sql::SCHEMA_OBJECTS)?;
@@ -77,11 +68,11 @@ fn compare(conn: &Connection, format: i64, expected: &Objects, newest: &Objects)
             Some(expected) if *expected == object => _ = found.insert(name),
             Some(expected) => return Err(differs(expected, &object, &name)),
             // The objects of the search index are those of the format, all or none.
-            None if is_of_index(&name) && format == sql::FORMAT => match of_index()?.get(&name) {
+            None if is_of_index(&name) => match of_index()?.get(&name) {
                 Some(expected) if *expected == object => found_of_index += 1,
                 _ => return Err(damaged(&object.kind, &name, &SchemaChange::Differs.to_string())),
             },
-            None if is_of_application(newest, &name, &object) => {
+            None if is_of_application(expected, &name, &object) => {
                 if object.kind == "table" {
                     of_application.push(name);
                 }
@@ -101,7 +92,7 @@ fn compare(conn: &Connection, format: i64, expected: &Objects, newest: &Objects)
         });
     }
     // A deletion in a table of the store would look for rows in one that refers to it, or change them.
-    of_application.iter().try_for_each(|table| refers_to_none(conn, newest, table))
+    of_application.iter().try_for_each(|table| refers_to_none(conn, expected, table))
 }
 
 /// Verifies that no foreign key of a table of an application refers to a table of the store.
@@ -117,10 +108,10 @@ fn refers_to_none(conn: &Connection, ours: &Objects, table: &str) -> Res<()> {
     Ok(())
 }
 
-/// Makes the views, indexes and triggers of the newest format anew that are missing or differ, in the open transaction,
+/// Makes the views, indexes and triggers of the format anew that are missing or differ, in the open transaction,
 /// and returns them. `visit` is told of each before it is made. A file with any other difference is refused.
 pub(crate) fn repair(conn: &Connection, visit: &mut dyn FnMut(&RebuiltObject)) -> Res<Vec<RebuiltObject>> {
-    let expected = expected(sql::FORMAT)?;
+    let expected = expected()?;
     let found = objects(conn)?;
     // Nothing is made beside an object that a stranger may have added: an index of a changed table would compute its
     // expressions.
@@ -154,13 +145,9 @@ pub(crate) fn repair(conn: &Connection, visit: &mut dyn FnMut(&RebuiltObject)) -
     Ok(rebuilt)
 }
 
-/// Returns the statements of a schema without its comments, which took two pages of every file. A statement of format 1
-/// stays as it is, because its table may be taken over from a file of that format.
+/// Returns the statements of a schema without its comments, which took two pages of every file.
 pub(crate) fn statements(schema: &str) -> String {
     let blocks = schema.split("\n\n").map(|block| {
-        if !block.contains("--") || FORMAT_1.contains(block.trim()) {
-            return block.to_owned();
-        }
         let code = block.lines().map(|line| line.split("--").next().unwrap_or_default().trim_end());
         code.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
     });
@@ -194,9 +181,9 @@ fn declared(statements: &str) -> Objects {
     objects
 }
 
-/// Returns whether the file has the objects of the newest format alone, and no table but that of the keys has a row.
+/// Returns whether the file has the objects of the format alone, and no table but that of the keys has a row.
 pub(crate) fn is_without_rows(conn: &Connection) -> Res<bool> {
-    let expected = expected(sql::FORMAT)?;
+    let expected = expected()?;
     if objects(conn)? != *expected {
         return Ok(false);
     }
@@ -210,23 +197,14 @@ pub(crate) fn is_without_rows(conn: &Connection) -> Res<bool> {
     Ok(true)
 }
 
-fn expected(format: i64) -> Res<&'static Objects> {
-    let index = usize::try_from(format - 1).ok().filter(|index| *index < STEPS.len());
-    let index = index.ok_or_else(|| corrupt("schema", format!("format {format} is not known")))?;
-    if let Some(expected) = EXPECTED[index].get() {
+fn expected() -> Res<&'static Objects> {
+    if let Some(expected) = EXPECTED.get() {
         return Ok(expected);
     }
     let conn = Connection::open_in_memory()?;
-    if format == sql::FORMAT {
-        conn.execute_batch(&statements(sql::SCHEMA))?;
-    } else {
-        for step in &STEPS[..=index] {
-            conn.execute_batch(&statements(step.schema))?;
-            conn.execute_batch(step.finish)?;
-        }
-    }
+    conn.execute_batch(&statements(sql::SCHEMA))?;
     let objects = objects(&conn)?;
-    Ok(EXPECTED[index].get_or_init(|| objects))
+    Ok(EXPECTED.get_or_init(|| objects))
 }
 
 /// Returns the objects of the search index.
@@ -321,41 +299,13 @@ fn damaged(kind: &str, name: &str, reason: &str) -> Fault {
     corrupt("schema", format!("the {} {shown:?} {reason}", kind.escape_debug()))
 }
 
-/// A step from one format to the next.
-pub(crate) struct FormatStep {
-    /// The statements that change the schema. From the second step on they replace the tables of the log, whose rows
-    /// are written anew from the copy.
-    pub(crate) schema: &'static str,
-    /// The statements that note the format.
-    pub(crate) finish: &'static str,
-}
-
-/// The steps: the first one makes format 1 of an empty file, the next one format 2 of format 1.
-pub(crate) const STEPS: [FormatStep; 2] =
-    [FormatStep { schema: FORMAT_1, finish: FINISH_1 }, FormatStep { schema: FORMAT_2, finish: FINISH_2 }];
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn sqlite_makes_what_the_statements_declare() {
-        assert_eq!(declared(&statements(sql::SCHEMA)), *expected(sql::FORMAT).unwrap());
-    }
-
-    #[test]
-    fn a_schema_is_compared_with_that_of_its_format_alone() {
-        let conn = Connection::open_in_memory().unwrap();
-        conn.execute_batch(&statements(sql::SCHEMA)).unwrap();
-        verify_format(&conn, sql::FORMAT).unwrap();
-        verify(&conn).unwrap();
-        for format in 1..sql::FORMAT {
-            assert!(verify_format(&conn, format).is_err(), "format {format}");
-        }
-        for unknown in [0, -1, sql::FORMAT + 1] {
-            let error = format!("{:?}", verify_format(&conn, unknown).unwrap_err());
-            assert!(error.contains(&format!("format {unknown} is not known")), "{error}");
-        }
+        assert_eq!(declared(&statements(sql::SCHEMA)), *expected().unwrap());
     }
 
     #[test]

@@ -104,12 +104,3 @@ impl ProjectionJob {
         if self.step == ProjectionStep::Follow { self.of.follow_bytes() } else { 0 }
     }
 }
-
-/// Makes a projection anew.
-pub(crate) fn fill(of: &dyn Projection, conn: &Connection, caches: &mut Caches) -> Res<()> {
-    of.clear(conn, caches)?;
-    while of.behind(conn, caches)? > 0 {
-        of.follow(conn, caches)?;
-    }
-    Ok(())
-}

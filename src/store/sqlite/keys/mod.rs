@@ -162,14 +162,6 @@ impl Keys {
         Ok(())
     }
 
-    /// Unlocks a file of a format that has no keys: it is refused if a key was given.
-    pub(crate) fn unlock_plain(&self, path: &Path) -> Res<()> {
-        self.given.validate()?;
-        let unlocked = self.unlock_rows(Vec::new(), path)?;
-        _ = self.unlocked.set(unlocked);
-        Ok(())
-    }
-
     /// Verifies that another process has not given keys to a file that had none, or replaced them.
     pub(crate) fn verify_unchanged(&self, conn: &Connection, path: &Path) -> Res<()> {
         let first = read_rows(conn)?.into_iter().next();

@@ -5,15 +5,11 @@
 //! the pages of rows that are not reclaimed yet, which an erasure frees first.
 
 use super::compact_step::{CompactJob, Pages, pages};
-use super::migrate;
 use crate::limits::RECLAIM_INTERVAL;
 use crate::store::error::StoreError;
-use crate::store::sqlite::fault::{Fault, Res};
-use crate::store::sqlite::file::lock::{self, wait_for};
+use crate::store::sqlite::fault::Fault;
 use crate::store::sqlite::file::open;
 use crate::store::sqlite::file::place::FilePlace;
-use crate::store::sqlite::sql;
-use crate::store::sqlite::writer::group;
 use crate::store::sqlite::writer::job::JobRef;
 use crate::store::sqlite::writer::role::SqliteWriter;
 use crate::store::stats::Compaction;
@@ -23,10 +19,7 @@ use std::fs;
 pub(crate) fn compact(place: &FilePlace, writer: &SqliteWriter) -> Result<Compaction, StoreError> {
     let before = measure(place)?;
     let bytes_before = file_bytes(place);
-    if !before.1 {
-        rewrite(place)?;
-    }
-    let mut left = before.0;
+    let mut left = before;
     while left.free > 0 {
         let job = CompactJob::default();
         writer.commit(JobRef::Compact(&job))?;
@@ -46,9 +39,9 @@ pub(crate) fn compact(place: &FilePlace, writer: &SqliteWriter) -> Result<Compac
         Err(StoreError::Busy { .. }) => false,
         Err(error) => return Err(error),
     };
-    let left = measure(place)?.0;
+    let left = measure(place)?;
     Ok(Compaction {
-        pages: before.0.all.saturating_sub(left.all),
+        pages: before.all.saturating_sub(left.all),
         free_pages: left.free,
         bytes_before,
         bytes_after: file_bytes(place),
@@ -56,25 +49,9 @@ pub(crate) fn compact(place: &FilePlace, writer: &SqliteWriter) -> Result<Compac
     })
 }
 
-/// Returns the pages of the file, and whether they can be moved.
-fn measure(place: &FilePlace) -> Result<(Pages, bool), StoreError> {
-    let measure = || -> Res<(Pages, bool)> {
-        let conn = open::connect_reader(place)?;
-        let can_move: i64 = conn.query_row(sql::AUTO_VACUUM, [], |row| row.get(0))?;
-        Ok((pages(&conn)?, can_move != 0))
-    };
-    measure().map_err(Fault::into_read)
-}
-
-/// Writes a file anew that does not map its pages: its migration was interrupted before it did so.
-fn rewrite(place: &FilePlace) -> Result<(), StoreError> {
-    let rewritten = open::connect_checkpointer(place).and_then(|conn| {
-        group::empty_found_wal(&conn)?;
-        wait_for(place.busy_ms, || migrate::rewrite(&conn))
-    });
-    rewritten.map_err(|fault| {
-        fault.into_write(|| StoreError::Busy { waited_ms: place.busy_ms, holder: lock::holder(&place.path) })
-    })
+/// Returns the pages of the file.
+fn measure(place: &FilePlace) -> Result<Pages, StoreError> {
+    open::connect_reader(place).and_then(|conn| pages(&conn)).map_err(Fault::into_read)
 }
 
 fn file_bytes(place: &FilePlace) -> u64 {

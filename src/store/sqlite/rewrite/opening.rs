@@ -1,17 +1,15 @@
-//! Opens a file for writing: makes it if it is missing, and migrates it if it has an older format.
+//! Opens a file for writing, and makes it if it is missing.
 //!
 //! *Absent:* the connections ([`open`](crate::store::sqlite::file::open)).
 
-use super::migrate;
 use crate::store::error::StoreError;
 use crate::store::options::OpenOptions;
 use crate::store::sqlite::file::inspect::{FileKind, inspect, make, unmake, verify_open};
 use crate::store::sqlite::file::lock_queue::turn_to_make;
-use crate::store::sqlite::file::open::{connect_any_format, copies_on_close, place, unless_refused, verify_log};
+use crate::store::sqlite::file::open::{connect_maker, copies_on_close, place, verify_log};
 use crate::store::sqlite::file::paths::{cannot_open, not_a_store, opening};
 use crate::store::sqlite::file::place::{FilePlace, opening_place};
 use crate::store::sqlite::file::system;
-use crate::store::stats::FormatMigration;
 use rusqlite::Connection;
 use std::fs;
 use std::path::Path;
@@ -21,11 +19,9 @@ use std::time::Duration;
 pub(crate) struct OpenedFile {
     pub(crate) place: FilePlace,
     pub(crate) conn: Connection,
-    /// The migration from an older format, if there was one.
-    pub(crate) migration: Option<FormatMigration>,
 }
 
-/// Opens the file for writing, makes it if it may, and migrates it if it has an older format.
+/// Opens the file for writing, and makes it if it may.
 pub(crate) fn writable(path: &Path, options: &OpenOptions) -> Result<OpenedFile, StoreError> {
     let mut place = place(path, options)?;
     let mut kind = inspect(&place.path)?;
@@ -47,18 +43,13 @@ pub(crate) fn writable(path: &Path, options: &OpenOptions) -> Result<OpenedFile,
         return Err(StoreError::LogMissing { path: place.path, reason });
     }
     place.id = fs::symlink_metadata(&place.path).ok().and_then(|meta| system::id(&meta));
-    let connected = connect_any_format(&place);
+    let connected = connect_maker(&place);
     if connected.is_err() && kind == FileKind::Missing && turn.is_some() {
         unmake(&place.path, place.id);
     }
     drop(turn);
-    let migrated = connected.and_then(|conn| {
-        let mut migration = None;
-        let migrated = migrate::migrate(&conn, &place).map(|done| migration = done);
-        Ok((unless_refused(&place, conn, migrated)?, migration))
-    });
-    let (conn, migration) = migrated.map_err(|fault| opening_place(&place, fault))?;
+    let conn = connected.map_err(|fault| opening_place(&place, fault))?;
     verify_open(&place.path, place.id)?;
     copies_on_close(&conn, true).map_err(|fault| opening(&place.path, fault))?;
-    Ok(OpenedFile { place, conn, migration })
+    Ok(OpenedFile { place, conn })
 }

@@ -88,21 +88,6 @@ fn a_reader_that_holds_the_log_delays_only_the_shorter_file() {
 }
 
 #[test]
-fn a_file_whose_pages_are_not_mapped_is_written_anew() {
-    let (bench, _) = with_free_pages();
-    let path = bench.path();
-    let Bench { folder, store, .. } = bench;
-    drop(store);
-    raw(&path).execute_batch("PRAGMA auto_vacuum = NONE; VACUUM; CREATE TABLE app (x); DROP TABLE app;").unwrap();
-    let store = open(&path);
-    assert_eq!(store.compact().unwrap().free_pages, 0);
-    let mode: i64 = raw(&path).query_row("PRAGMA auto_vacuum", [], |row| row.get(0)).unwrap();
-    assert_eq!(mode, 2);
-    assert_eq!(store.check().unwrap().problems, Vec::<crate::store::check::Finding>::new());
-    drop(folder);
-}
-
-#[test]
 fn a_store_that_is_read_only_or_in_memory_is_not_compacted() {
     let bench = Bench::new();
     let reader = SqliteBackend::open(&bench.path(), &options().read_only(true)).unwrap();

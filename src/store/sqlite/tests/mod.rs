@@ -35,7 +35,6 @@ mod lineages;
 mod list_ends;
 mod listings;
 mod log_links;
-mod migrate;
 mod opening;
 mod operations;
 mod outcomes;

@@ -7,7 +7,6 @@ use crate::store::sqlite::file::format::{identify, is_unmade};
 use crate::store::sqlite::file::open::{
     connect_checkpointer, connect_copier, connect_lone_reader, connect_reader, connect_unlocked, readable,
 };
-use crate::store::sqlite::file::paths::beside;
 use crate::store::sqlite::rewrite::opening::writable;
 use crate::store::sqlite::sql;
 use std::fs;
@@ -46,98 +45,35 @@ fn a_file_without_tables_and_numbers_alone_is_unmade() {
 #[test]
 fn a_store_is_identified_by_its_numbers() {
     let path = Path::new("x.db");
-    for format in 1..=sql::FORMAT {
-        identify(path, sql::APPLICATION_ID, format).unwrap();
-    }
+    identify(path, sql::APPLICATION_ID, sql::FORMAT).unwrap();
     let newer = identify(path, sql::APPLICATION_ID, sql::FORMAT + 1).unwrap_err();
-    assert!(matches!(newer, StoreError::NewerFormat { found: 3, supported: 2, .. }), "{newer}");
+    assert!(matches!(newer, StoreError::NewerFormat { found: 2, supported: 1, .. }), "{newer}");
     for (application, format) in [(sql::APPLICATION_ID, 0), (sql::APPLICATION_ID, -1), (0, 1), (7, 9)] {
         let error = identify(path, application, format).unwrap_err();
         assert!(matches!(error, StoreError::NotAStore { .. }), "{application} {format}: {error}");
     }
+    for format in 1..3 {
+        let error = identify(path, sql::UNRELEASED_ID, format).unwrap_err();
+        assert!(matches!(error, StoreError::UnreleasedFormat { found, .. } if found == format), "{format}: {error}");
+    }
 }
 
 #[test]
-fn a_store_of_the_newest_format_opens_where_migrations_are_refused() {
-    let (folder, path, id) = closed();
-    let options = options().migrate(false);
-    let store = SqliteBackend::open(&path, &options).unwrap();
-    assert_eq!(store.head_id(&thread("a"), &Namespace::root()).unwrap(), Some(id));
-    assert!(store.migration().is_none());
-    assert!(SqliteBackend::open(&folder.path().join("new.db"), &options).is_ok());
-}
-
-#[test]
-fn a_migration_beside_a_writer_is_busy() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.db");
-    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compat/format-1.db"), &path).unwrap();
-    let other = raw(&path);
-    other.execute_batch("PRAGMA journal_mode = WAL; BEGIN IMMEDIATE").unwrap();
-    let error = SqliteBackend::open(&path, &options().busy_timeout_ms(20)).unwrap_err();
-    match error {
-        StoreError::Busy { waited_ms, holder } => {
-            assert_eq!(waited_ms, 20);
-            #[cfg(target_os = "linux")]
-            assert_eq!(holder, Some(std::process::id()));
-            #[cfg(not(target_os = "linux"))]
-            assert_eq!(holder, None);
+fn a_file_of_a_build_before_the_first_release_is_refused_by_name_and_stays_as_it_is() {
+    let (folder, path, _) = closed();
+    for format in 1..3 {
+        let mark = format!("PRAGMA application_id = {}; PRAGMA user_version = {format}", sql::UNRELEASED_ID);
+        raw(&path).execute_batch(&mark).unwrap();
+        let before = fs::read(&path).unwrap();
+        let options = options();
+        for options in [options.clone(), options.read_only(true)] {
+            let error = SqliteBackend::open(&path, &options).unwrap_err();
+            assert!(matches!(error, StoreError::UnreleasedFormat { found, .. } if found == format), "{error}");
         }
-        error => panic!("{error:?}"),
+        let error = crate::store::Store::recover(&path, folder.path().join("recovered.db")).unwrap_err();
+        assert!(matches!(error, StoreError::UnreleasedFormat { found, .. } if found == format), "{error}");
+        assert!(fs::read(&path).unwrap() == before);
     }
-    other.execute_batch("ROLLBACK").unwrap();
-    drop(other);
-    assert!(open(&path).migration().is_some());
-}
-
-#[test]
-fn a_migration_leaves_an_empty_log_and_temporary_data_in_memory() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.db");
-    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compat/format-1.db"), &path).unwrap();
-    let temporary =
-        |conn: &rusqlite::Connection| -> i64 { conn.query_row("PRAGMA temp_store", [], |row| row.get(0)).unwrap() };
-    let migrated = writable(&path, &options()).unwrap();
-    assert!(migrated.migration.is_some());
-    assert_eq!(fs::metadata(beside(&path, "-wal")).unwrap().len(), 0);
-    assert_eq!(temporary(&migrated.conn), 2);
-    let opened = writable(&path, &options()).unwrap();
-    assert!(opened.migration.is_none());
-    assert_eq!(temporary(&opened.conn), 2);
-}
-
-#[test]
-fn a_page_that_sqlite_cannot_read_is_damage_of_a_file_that_is_migrated() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.db");
-    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compat/format-1.db"), &path).unwrap();
-    let conn = raw(&path);
-    let root = |name: &str| -> usize {
-        conn.query_row("SELECT rootpage FROM sqlite_schema WHERE name = ?1", [name], |row| row.get::<_, i64>(0))
-            .unwrap() as usize
-    };
-    let pages = ["payload", "version", "item"].map(root);
-    drop(conn);
-    let whole = fs::read(&path).unwrap();
-    for page in pages {
-        let mut harmed = whole.clone();
-        harmed[(page - 1) * 4_096] = 0xff;
-        fs::write(&path, harmed).unwrap();
-        let error = SqliteBackend::open(&path, &options()).unwrap_err();
-        assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
-    }
-}
-
-#[test]
-fn a_copy_that_cannot_be_made_is_no_busy_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.db");
-    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compat/format-1.db"), &path).unwrap();
-    // A folder is in the place of the copy.
-    fs::create_dir(beside(&path, ".format-1-unverified")).unwrap();
-    fs::write(beside(&path, ".format-1-unverified").join("kept"), "of somebody else").unwrap();
-    let error = SqliteBackend::open(&path, &options()).unwrap_err();
-    assert!(matches!(error, StoreError::Open { .. }), "{error:?}");
 }
 
 #[test]

@@ -445,14 +445,6 @@ fn a_scan_ends_after_so_many_losses() {
 }
 
 #[test]
-fn a_file_of_the_first_format_has_no_keys() {
-    let folder = tempfile::tempdir().unwrap();
-    let old = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compat/format-1.db");
-    let error = Store::recover_with(old, folder.path().join("to.db"), &encrypted(key(1))).unwrap_err();
-    assert!(matches!(error, StoreError::NotKeyed { .. }), "{error}");
-}
-
-#[test]
 fn a_store_without_keys_is_not_recovered_with_one() {
     let bench = Bench::new();
     let (path, to) = (bench.path(), bench.folder.path().join("recovered.db"));

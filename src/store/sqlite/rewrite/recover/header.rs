@@ -5,6 +5,7 @@
 use super::sql;
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::file::format::other_application;
 use crate::store::sqlite::file::paths::{beside, cannot_open, not_a_store};
 use crate::store::sqlite::file::system;
 use crate::store::sqlite::sql as engine_sql;
@@ -55,7 +56,7 @@ pub(super) fn repair(from: &Path, path: &Path) -> io::Result<Result<DamagedHeade
     let has_magic = page[..16] == MAGIC[..];
     // An id of zeros is that of no application.
     if is_other && has_magic && id != 0 {
-        return Ok(Err(not_a_store(from, &format!("its application id is {id:#x}"))));
+        return Ok(Err(other_application(from, id, word(&page, FORMAT_AT))));
     }
     let is_valid = has_magic && word(&page, CHANGES_AT) == word(&page, VALID_FOR_AT);
     let header = DamagedHeader {

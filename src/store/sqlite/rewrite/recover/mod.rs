@@ -76,11 +76,7 @@ fn attempt(
 ) -> Result<Recovery, StoreError> {
     let source = DamagedFile::open(from, &beside(to, "-damaged"), collects_all)?;
     let keys = Arc::new(Keys::new(given.clone()));
-    let unlocked = match source.format {
-        1 => keys.unlock_plain(from),
-        _ => keys.unlock_damaged(&source.conn, from),
-    };
-    unlocked.map_err(|fault| paths::opening(from, fault))?;
+    keys.unlock_damaged(&source.conn, from).map_err(|fault| paths::opening(from, fault))?;
     let recovered = write(&source, from, unfinished, &keys).and_then(|report| {
         backup::publish(unfinished, to).map_err(|error| backup::failed(to, error))?;
         Ok(report)
@@ -100,8 +96,8 @@ fn write(source: &DamagedFile, from: &Path, to: &Path, keys: &Arc<Keys>) -> Resu
     let replayed = (|| -> Res<Recovery> {
         conn.execute_batch(engine_sql::BEGIN_WRITE)?;
         keys.copy_to(&source.conn, conn)?;
-        let mut replay = LogReplay::new((&source.conn, source.format, source.whole.as_ref()), conn, keys, false)?;
-        replay.knows_deleted = source.format > 1 && source.defects.iter().all(|defect| defect.table != "tombstone");
+        let mut replay = LogReplay::new((&source.conn, source.whole.as_ref()), conn, keys)?;
+        replay.knows_deleted = source.defects.iter().all(|defect| defect.table != "tombstone");
         replay.run()?;
         if source.is_damaged || replay.report.lost_count > 0 {
             replay.salvage()?;
@@ -286,10 +282,7 @@ fn entry(source: &DamagedFile, keys: &Keys, row: &Row<'_>) -> Res<SoundEntry> {
         expires_at: record.expires_at,
     };
     let mut entry = SoundEntry { changes: vec![put(record.created_at), put(record.updated_at)], lost: None };
-    // Format 1 has neither.
-    if source.format > 1
-        && let Err(fault) = beside_entry(view, id, &record, &mut entry.changes)
-    {
+    if let Err(fault) = beside_entry(view, id, &record, &mut entry.changes) {
         entry.lost = Some(reason(fault)?);
     }
     Ok(entry)

@@ -29,7 +29,6 @@ use std::path::{Path, PathBuf};
 /// A readable copy of a damaged file; removed when dropped.
 pub(super) struct DamagedFile {
     pub(super) conn: Connection,
-    pub(super) format: i64,
     /// True if the header is that of a store.
     pub(super) is_known: bool,
     /// The reason, if the log could not be read, or was left out.
@@ -78,36 +77,20 @@ impl DamagedFile {
         let foreign =
             if let LogLink::Foreign(reason) = &link { Some(format!("it was left out: {reason}")) } else { None };
         let old = fold(&copied, foreign).map_err(|fault| opening(scratch, fault))?;
-        let format = match old.format {
-            Some(format) => format,
-            // Without the id of a store, the other fields of the header mean as little.
-            None if header.is_other || header.format == 0 => engine_sql::FORMAT,
-            None => {
-                identify(from, engine_sql::APPLICATION_ID, header.format)?;
-                header.format
-            }
-        };
+        // Without the id of a store, the other fields of the header mean as little.
+        if !old.is_whole && !header.is_other && header.format != 0 {
+            identify(from, engine_sql::APPLICATION_ID, header.format)?;
+        }
         let mut doubts = doubts(&copied, &header).map_err(|error| in_scratch(&error))?;
         if let LogLink::Missing(reason) | LogLink::Cut(reason) = link {
             doubts.push(reason);
         }
-        let made = readable(&copied, scratch, (format, collects_all), &old).map_err(|fault| opening(scratch, fault))?;
+        let made = readable(&copied, scratch, collects_all, &old).map_err(|fault| opening(scratch, fault))?;
         let (conn, defects, is_damaged, whole) = made;
         let mut of_application: Vec<String> = old.tables.into_iter().filter(|name| is_of_application(name)).collect();
         of_application.sort();
         let (is_known, log_error) = (!header.is_other, old.log_error);
-        Ok(Self {
-            conn,
-            format,
-            is_known,
-            log_error,
-            of_application,
-            whole,
-            defects,
-            is_damaged,
-            doubts,
-            _folder: folder,
-        })
+        Ok(Self { conn, is_known, log_error, of_application, whole, defects, is_damaged, doubts, _folder: folder })
     }
 }
 
@@ -115,23 +98,20 @@ impl DamagedFile {
 type Readable = (Connection, Vec<Defect>, bool, Option<Connection>);
 
 /// Makes the rows of a copy readable.
-fn readable(path: &Path, scratch: &Path, (format, collects_all): (i64, bool), old: &OldSchema) -> Res<Readable> {
-    let defaults = || roots_of_new_file(format).unwrap_or_default();
-    let mut roots = if old.format.is_some() { HashMap::new() } else { defaults() };
+fn readable(path: &Path, scratch: &Path, collects_all: bool, old: &OldSchema) -> Res<Readable> {
+    let mut roots = if old.is_whole { HashMap::new() } else { roots_of_new_file().unwrap_or_default() };
     roots.extend(old.roots.iter().map(|(name, root)| (name.clone(), *root)));
-    // The columns of the first format do not tell the tables apart.
-    let trees = if format == engine_sql::FORMAT { Some(walk(path, &roots, collects_all)?) } else { None };
-    let damaged = trees.filter(|(trees, _)| !trees.is_whole());
+    let (trees, pages) = walk(path, &roots, collects_all)?;
     let is_pruned = |conn: &Connection| conn.query_row(sql::HAS_PRUNED, [], |row| row.get::<_, bool>(0));
-    let Some((trees, pages)) = damaged else {
-        let has_pruned = old.format == Some(engine_sql::FORMAT) && old.has_pruned;
+    if trees.is_whole() {
+        let has_pruned = old.is_whole && old.has_pruned;
         let whole = if has_pruned { Some(second_copy(path, &scratch.join("whole.db"))?) } else { None };
         header::replace_first_page(path, &scratch.join("page.db"), &roots, &|_| true)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let conn = Connection::open_with_flags(path, flags)?;
         conn.execute_batch(sql::READ_STRICTLY)?;
         return Ok((conn, Vec::new(), false, whole));
-    };
+    }
     let conn = Connection::open(scratch.join("rows.db"))?;
     trees.collect(&pages, &conn)?;
     let is_sound = |table: &str| !trees.is_damaged(table);
@@ -269,8 +249,8 @@ fn copy_bytes(source: &mut File, to: &Path) -> Result<(), CopyError> {
 /// The readable part of the old schema.
 #[derive(Default)]
 struct OldSchema {
-    /// The format whose schema it is, if it is one as a whole.
-    format: Option<i64>,
+    /// True if it is the schema of the format.
+    is_whole: bool,
     /// The first pages of the tables and indexes.
     roots: HashMap<String, i64>,
     tables: Vec<String>,
@@ -300,7 +280,7 @@ fn fold(path: &Path, foreign: Option<String>) -> Res<OldSchema> {
     })();
     match folded {
         Ok(conn) => {
-            old.format = (1..=engine_sql::FORMAT).rev().find(|format| schema::verify_format(&conn, *format).is_ok());
+            old.is_whole = schema::verify(&conn).is_ok();
             // A damaged page may hide a pruned checkpoint.
             old.has_pruned = conn.query_row(sql::HAS_PRUNED, [], |row| row.get::<_, bool>(0)).unwrap_or(true);
             // The rows before a damaged one are read.
@@ -370,13 +350,9 @@ fn read_roots(conn: &Connection, old: &mut OldSchema) -> Res<()> {
 }
 
 /// Returns the first page of each table of a new file, and of its unique indexes.
-fn roots_of_new_file(format: i64) -> Res<HashMap<String, i64>> {
+fn roots_of_new_file() -> Res<HashMap<String, i64>> {
     let conn = Connection::open_in_memory()?;
-    if format == engine_sql::FORMAT {
-        format::make_if_empty(&conn, Path::new(":memory:"))?;
-    } else {
-        conn.execute_batch(schema::STEPS[0].schema)?;
-    }
+    format::make_if_empty(&conn, Path::new(":memory:"))?;
     let mut found = OldSchema::default();
     read_roots(&conn, &mut found)?;
     found.roots.retain(|name, _| found.tables.contains(name) || name.starts_with("sqlite_autoindex"));

@@ -2,8 +2,8 @@
 
 /// The words of statements that make neither a table nor an index.
 pub(super) const NO_TABLE_OR_INDEX: [&str; 2] = ["TRIGGER", "CREATE VIEW"];
-/// The tables of a damaged file as a recovery reads them: the columns of the first format that has the table, in their
-/// order, which later formats only add to. The schema of the file itself may be damaged.
+/// The tables of a damaged file as a recovery reads them: their columns, in their order. The schema of the file
+/// itself may be damaged.
 pub(super) const TABLES: [(&str, &str); 19] = [
     ("name", "CREATE TABLE name (id INTEGER PRIMARY KEY, kind, text, xxh3)"),
     ("thread", "CREATE TABLE thread (id INTEGER PRIMARY KEY, public_id, created_at, xxh3)"),

@@ -1,9 +1,9 @@
-//! Writes the rows of a file of any known format anew: as the batches that they came from.
+//! Writes the rows of a file anew: as the batches that they came from.
 //!
 //! Checkpoints are visited in the order of the log. Each is decoded to a batch and written as a new one is, so every
 //! derived column is computed by the code that computes it for new rows; then the checksum that this gave is compared
-//! with the stored one. A migration stops at the first row that does not fit; a recovery notes it and goes on. A pruned
-//! checkpoint is passed over by a recovery ([`kept`]). *Absent:* the tables beside the log.
+//! with the stored one. A row that does not fit is noted. A pruned checkpoint is passed over ([`kept`]). *Absent:* the
+//! tables beside the log.
 //!
 //! Invariant: a checkpoint is written only if its checksum, which covers that of its parent, is the stored one, or,
 //! after a pruned one, fits the stored rows.
@@ -31,7 +31,6 @@ use crate::store::record::{CheckpointRef, TaskRecord};
 use crate::store::recovery::{Lost, LostKind, Recovery};
 use crate::store::sqlite::commit::batch;
 use crate::store::sqlite::commit::caches::Caches;
-use crate::store::sqlite::commit::ids::Table;
 use crate::store::sqlite::commit::operation::OperationJob;
 use crate::store::sqlite::commit::writes::write_ref;
 use crate::store::sqlite::fault::{Fault, Res, corrupt, damage};
@@ -59,12 +58,8 @@ pub(crate) struct LogReplay<'c> {
     /// The new store, in a transaction.
     conn: &'c Connection,
     caches: Caches,
-    /// True if the first lost thing ends the replay with an error.
-    is_strict: bool,
     /// The head of each namespace of the old file, as it was written.
     heads: HashMap<i64, Option<CheckpointId>>,
-    /// The greatest branch of the old file so far.
-    last_branch: i64,
     /// The operations that are still to be written, in their order.
     operations: VecDeque<OldOperation>,
     /// The numbers of the operations that were written, by those in the old file.
@@ -83,22 +78,19 @@ struct Decoded {
 }
 
 impl<'c> LogReplay<'c> {
-    /// Begins a replay of the rows in `old`, which have the given format, into `conn`. Both files have the keys.
+    /// Begins a replay of the rows in `old` into `conn`. Both files have the keys.
     /// `whole` is the old file as readers see it, if it has pruned checkpoints.
     pub(crate) fn new(
-        (old, format, whole): (&'c Connection, i64, Option<&'c Connection>),
+        (old, whole): (&'c Connection, Option<&'c Connection>),
         conn: &'c Connection,
         keys: &Arc<Keys>,
-        is_strict: bool,
     ) -> Res<Self> {
         Ok(Self {
-            rows: OldRows::new(old, format, Arc::clone(keys))?,
+            rows: OldRows::new(old, Arc::clone(keys))?,
             kept: KeptRows::new(whole, Arc::clone(keys)),
             conn,
             caches: Caches::new(Arc::clone(keys)),
-            is_strict,
             heads: HashMap::new(),
-            last_branch: 0,
             operations: VecDeque::new(),
             operation_ids: BTreeMap::new(),
             lost_writes: HashSet::new(),
@@ -166,9 +158,6 @@ impl<'c> LogReplay<'c> {
         place: String,
         reason: String,
     ) -> Res<()> {
-        if self.is_strict {
-            return Err(corrupt(place, reason));
-        }
         self.report.lost_count += 1;
         if self.report.lost.len() < LOST_MAX {
             let (thread, checkpoint) = at.map_or((None, None), |(thread, id)| (thread, Some(id)));
@@ -207,7 +196,7 @@ impl<'c> LogReplay<'c> {
                 Ok(decoded) => self.store(old, &decoded.batch)?.map(|()| decoded),
                 Err(fault) => Err(reason(fault)?),
             };
-            if outcome.is_ok() || self.is_strict {
+            if outcome.is_ok() {
                 break;
             }
         }
@@ -215,10 +204,8 @@ impl<'c> LogReplay<'c> {
             Ok(decoded) => {
                 self.heads.insert(old.namespace, Some(id));
                 self.report.checkpoints += 1;
-                if !self.is_strict {
-                    let at = CheckpointRef::new(of.0.clone(), of.1.clone(), id);
-                    self.note_place((old.branch, old.ordinal, old.seq), &at, 0)?;
-                }
+                let at = CheckpointRef::new(of.0.clone(), of.1.clone(), id);
+                self.note_place((old.branch, old.ordinal, old.seq), &at, 0)?;
                 if self.kept.is_after_pruned(old) {
                     self.kept.note(old);
                 }
@@ -235,13 +222,6 @@ impl<'c> LogReplay<'c> {
     fn store(&mut self, old: &OldCheckpoint, batch: &Batch) -> Res<Result<(), String>> {
         if let Err(error) = batch.validate() {
             return Ok(Err(error.to_string()));
-        }
-        if self.is_strict {
-            self.caches.continue_at(old.seq);
-            if old.branch > self.last_branch {
-                self.caches.ids.continue_at(self.conn, Table::Branch, old.branch)?;
-                self.last_branch = old.branch;
-            }
         }
         if self.kept.is_after_pruned(old) {
             return match self.kept.verify(old) {
@@ -492,7 +472,7 @@ impl<'c> LogReplay<'c> {
     }
 
     fn read_operations(&mut self) -> Res<()> {
-        let Some((found, lost)) = self.rows.operations()? else { return Ok(()) };
+        let (found, lost) = operations::read(self.rows.conn, &self.rows.keys)?;
         self.operations = found.into();
         lost.into_iter().try_for_each(|(place, why)| self.lose(LostKind::Operation, None, place, why))
     }
@@ -590,12 +570,9 @@ impl<'c> LogReplay<'c> {
         let mut batch = Batch::new(of.0.clone(), of.1.clone(), self.heads.get(&namespace).copied().flatten());
         let wake_at = Timestamp::from_micros(timer.wake_at);
         batch.timers.push(NewTimer::new(id, TaskId::from_bytes(timer.task), Some(wake_at)));
-        self.attempt(&batch, |conn| match timer.check {
-            None => Ok(true),
-            Some(check) => {
-                let row = params![timer.task, check];
-                Ok(conn.prepare_cached(sql::TIMER_VERIFIES)?.query_row(row, |row| row.get(0))?)
-            }
+        self.attempt(&batch, |conn| {
+            let row = params![timer.task, timer.check];
+            Ok(conn.prepare_cached(sql::TIMER_VERIFIES)?.query_row(row, |row| row.get(0))?)
         })
     }
 

@@ -1,10 +1,9 @@
-//! Reads the rows of a file of any known format without trusting one of them.
+//! Reads the rows of a file without trusting one of them.
 //!
 //! Checks of rows are not verified here: the checksums of checkpoints and of runs of writes cover all that is read.
 //! Each row is found by its key, so damage of a page concerns its rows alone. *Absent:* derived columns, which are
 //! computed anew.
 
-use super::operations;
 use super::scan::scan;
 use super::sql;
 use crate::base::internal::hash::Checksum;
@@ -27,9 +26,6 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-
-/// Bytes of the check that follows an inline value in format 1.
-const INLINE_CHECK_BYTES: usize = 4;
 
 /// A row of `checkpoint`.
 #[derive(Clone, Debug)]
@@ -93,14 +89,13 @@ pub(super) struct OldTimer {
     pub(super) task: [u8; 16],
     pub(super) checkpoint: i64,
     pub(super) wake_at: i64,
-    /// The check that the new row must have; `None` of format 1, whose check covers less.
-    pub(super) check: Option<i64>,
+    /// The check that the new row must have.
+    pub(super) check: i64,
 }
 
 /// The rows of a file.
 pub(super) struct OldRows<'c> {
     pub(super) conn: &'c Connection,
-    format: i64,
     pub(super) keys: Arc<Keys>,
     /// The rows of the lists that were read, in the order of the checkpoints.
     items: Connection,
@@ -111,7 +106,7 @@ pub(super) struct OldRows<'c> {
 
 impl<'c> OldRows<'c> {
     /// Makes a reader of the rows of `conn`.
-    pub(super) fn new(conn: &'c Connection, format: i64, keys: Arc<Keys>) -> Res<Self> {
+    pub(super) fn new(conn: &'c Connection, keys: Arc<Keys>) -> Res<Self> {
         // Without a name, SQLite makes a temporary file, which it removes.
         let items = Connection::open("")?;
         items.execute_batch(sql::PLACES_TABLE)?;
@@ -135,21 +130,12 @@ impl<'c> OldRows<'c> {
             // A list whose name is lost makes its checkpoints fail.
             &mut |_, _, _| Ok(()),
         )?;
-        Ok(Self { conn, format, keys, items, read_lists: RefCell::default(), names: RefCell::default(), lists })
-    }
-
-    pub(super) fn format(&self) -> i64 {
-        self.format
+        Ok(Self { conn, keys, items, read_lists: RefCell::default(), names: RefCell::default(), lists })
     }
 
     /// Returns the temporary file in which the replay notes the rows it has written.
     pub(super) fn scratch(&self) -> &Connection {
         &self.items
-    }
-
-    /// Returns whether versions, parents and children are stored as distances. Format 1 stores the numbers themselves.
-    fn has_distances(&self) -> bool {
-        self.format > 1
     }
 
     /// Returns checkpoints from a `seq` on, in the order of the log.
@@ -160,9 +146,7 @@ impl<'c> OldRows<'c> {
         while let Some(row) = rows.next()? {
             let seq = row.get(0)?;
             let mut checkpoint = self.read_checkpoint(seq, row)?;
-            if self.has_distances() {
-                checkpoint.parent = checkpoint.parent.map(|distance| seq.wrapping_sub(distance));
-            }
+            checkpoint.parent = checkpoint.parent.map(|distance| seq.wrapping_sub(distance));
             found.push((seq, checkpoint));
         }
         Ok(found)
@@ -196,11 +180,6 @@ impl<'c> OldRows<'c> {
     /// Returns whether a namespace is one of a deleted thread.
     pub(super) fn is_of_deleted(&self, namespace: i64) -> Res<bool> {
         Ok(self.conn.prepare_cached(sql::IS_OF_DELETED)?.query_row([namespace], |row| row.get(0))?)
-    }
-
-    /// Returns the operations, and the lost ones; `None` if the format has none.
-    pub(super) fn operations(&self) -> Res<Option<operations::FoundOperations>> {
-        if self.format < 2 { Ok(None) } else { operations::read(self.conn, &self.keys).map(Some) }
     }
 
     /// Returns the text of a name.
@@ -253,11 +232,8 @@ impl<'c> OldRows<'c> {
     pub(super) fn versions(&self, branch: i64, ordinal: i64) -> Res<Vec<OldVersion>> {
         let mut statement = self.conn.prepare_cached(sql::VERSIONS)?;
         let versions = statement.query_map(params![branch, ordinal], |row| {
-            let (mut kind, mut version): (i64, i64) = (row.get(2)?, row.get(1)?);
-            if self.has_distances() {
-                (kind, _) = of_kind_column(kind);
-                version = version_of_column(kind, version, ordinal);
-            }
+            let (kind, _) = of_kind_column(row.get(2)?);
+            let version = version_of_column(kind, row.get(1)?, ordinal);
             Ok(OldVersion { key: row.get(0)?, version, kind, task: row.get(3)?, value: row.get(4)? })
         })?;
         Ok(versions.collect::<rusqlite::Result<_>>()?)
@@ -318,9 +294,7 @@ impl<'c> OldRows<'c> {
 
     /// Returns the writes of the tasks of a checkpoint.
     pub(super) fn writes(&self, seq: i64) -> Res<Vec<OldWrite>> {
-        let consumer = |column: i64| if self.has_distances() { seq.wrapping_add(column) } else { column };
-        let writes = if self.format > 1 { sql::WRITES } else { sql::WRITES_1 };
-        let mut statement = self.conn.prepare_cached(writes)?;
+        let mut statement = self.conn.prepare_cached(sql::WRITES)?;
         let writes = statement.query_map([seq], |row| {
             Ok(OldWrite {
                 task: row.get(0)?,
@@ -328,7 +302,7 @@ impl<'c> OldRows<'c> {
                 part: row.get(2)?,
                 channel: row.get(3)?,
                 value: row.get(4)?,
-                child: row.get::<_, Option<i64>>(5)?.map(consumer),
+                child: row.get::<_, Option<i64>>(5)?.map(|distance| seq.wrapping_add(distance)),
                 path: row.get(6)?,
                 sum: row.get(7)?,
                 mark: row.get(8)?,
@@ -342,8 +316,7 @@ impl<'c> OldRows<'c> {
         let mut statement = self.conn.prepare_cached(sql::TIMERS)?;
         let timers = statement.query_map([namespace], |row| {
             let timer = || {
-                let check = if self.format > 1 { Some(row.get(3)?) } else { None };
-                Ok(OldTimer { task: row.get(0)?, checkpoint: row.get(1)?, wake_at: row.get(2)?, check })
+                Ok(OldTimer { task: row.get(0)?, checkpoint: row.get(1)?, wake_at: row.get(2)?, check: row.get(3)? })
             };
             Ok(timer().map_err(|error: rusqlite::Error| error.to_string()))
         })?;
@@ -356,12 +329,7 @@ impl<'c> OldRows<'c> {
             Value::Null => Ok(None),
             Value::Integer(id) => self.payload(*id).map(Some),
             Value::Blob(_) if self.keys.seal_content() => Err(corrupt("an inline value", "it is not sealed")),
-            Value::Blob(bytes) => {
-                let check = if self.format == 1 { INLINE_CHECK_BYTES } else { 0 };
-                let data = bytes.len().checked_sub(check).and_then(|end| bytes.get(..end));
-                let data = data.ok_or_else(|| corrupt("an inline value", "it is shorter than its check"))?;
-                Ok(Some(Payload::new(data.to_vec())))
-            }
+            Value::Blob(bytes) => Ok(Some(Payload::new(bytes.clone()))),
             _ => Err(corrupt("an inline value", "its type does not match the format")),
         }
     }

@@ -5,7 +5,7 @@
 //! the versions of a checkpoint. Those that match are written to the thread `NAME (salvaged)`, checkpoint by
 //! checkpoint, on top of the last verified one of their lineage, with metadata that says so. Payloads without a list
 //! are appended to the list `salvaged` of their thread, or of the thread `unknown (salvaged)`. *Absent:* tasks, writes,
-//! nodes and operations; format 1, whose rows have no checks.
+//! nodes and operations.
 //!
 //! Invariant: no row of a deleted thread is written.
 
@@ -94,9 +94,6 @@ impl LogReplay<'_> {
 
     /// Writes what can be read and was not written.
     pub(crate) fn salvage(&mut self) -> Res<()> {
-        if self.rows.format() < 2 {
-            return Ok(());
-        }
         let mut salvage = self.old_file()?;
         let branches: Vec<i64> = readable(self.rows.conn, sql::BRANCHES, |row| row.get(0))?;
         for branch in branches {

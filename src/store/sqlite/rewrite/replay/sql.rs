@@ -25,9 +25,6 @@ pub(super) const PAYLOAD: &str = "SELECT form, data, item_id, kind, text, name, 
 pub(super) const BLOB: &str = "SELECT data FROM blob WHERE id = ?1";
 pub(super) const WRITES: &str = "SELECT task, idx, part, channel, value, child, path, sum, mark FROM write \
      WHERE checkpoint = ?1 ORDER BY task, idx, part";
-/// Those of a file of format 1, which has no marks.
-pub(super) const WRITES_1: &str = "SELECT task, idx, part, channel, value, child, path, sum, NULL FROM write \
-     WHERE checkpoint = ?1 ORDER BY task, idx, part";
 pub(super) const TIMERS: &str = "SELECT task, checkpoint, wake_at, xxh3 FROM timer WHERE namespace = ?1";
 /// True if the new file has a timer of a task with a check.
 pub(super) const TIMER_VERIFIES: &str = "SELECT EXISTS (SELECT 1 FROM timer WHERE task = ?1 AND xxh3 = ?2)";

@@ -1,25 +1,4 @@
--- Makes format 2 of format 1: the views, and the tables of the log and of timers, are made anew. Their rows are then written
--- from a copy of the file of format 1, as new ones are.
-
-DROP VIEW v_timers;
-DROP VIEW v_checkpoints;
-DROP VIEW v_threads;
-DROP VIEW v_messages;
-DROP VIEW v_writes;
-DROP VIEW v_channel_versions;
-DROP VIEW v_kv;
-DROP TABLE name;
-DROP TABLE thread;
-DROP TABLE namespace;
-DROP TABLE branch;
-DROP TABLE checkpoint;
-DROP TABLE version;
-DROP TABLE payload;
-DROP TABLE blob;
-DROP TABLE item;
-DROP TABLE write;
-DROP TABLE timer;
-DROP TABLE erasure;
+-- The schema of a new file of format 1, as SQLite shows it, and comments that a file does not hold. A test compares the two.
 
 CREATE TABLE wal_mark (
   id INTEGER PRIMARY KEY,          -- 0
@@ -259,6 +238,29 @@ CREATE TABLE name_user (
 
 CREATE INDEX name_user_name ON name_user (name);
 
+CREATE TABLE kv_namespace (
+  id INTEGER PRIMARY KEY,          -- order of the first put into it
+  path TEXT NOT NULL UNIQUE        -- its labels, joined by dots; no label holds one
+) STRICT;
+
+CREATE TABLE kv (
+  id INTEGER PRIMARY KEY,          -- order of the first put of the key
+  namespace INTEGER NOT NULL,      -- kv_namespace.id
+  key TEXT NOT NULL,               -- the key, unique in the namespace
+  created_at INTEGER NOT NULL,     -- moment of the first put, microseconds since 1970-01-01T00:00:00Z
+  updated_at INTEGER NOT NULL,     -- moment of the last put
+  expires_at INTEGER,              -- moment from which on it is gone, NULL if it stays
+  xxh3 INTEGER NOT NULL,           -- XXH3-64 over path, key, moments and value, verified wherever the value is decoded
+  codec INTEGER NOT NULL,          -- 0 MessagePack, else foreign
+  data BLOB NOT NULL               -- the encoded value
+) STRICT;
+
+CREATE UNIQUE INDEX kv_key ON kv (namespace, key);
+
+CREATE INDEX kv_order ON kv (namespace);
+
+CREATE INDEX kv_expiry ON kv (expires_at) WHERE expires_at IS NOT NULL;
+
 CREATE TABLE kv_vector (
   entry INTEGER NOT NULL,          -- kv.id
   position INTEGER NOT NULL,       -- 0, 1, ... in the order of the indexed fields
@@ -274,6 +276,20 @@ CREATE TABLE kv_lifetime (
   lifetime INTEGER NOT NULL,       -- microseconds from a read that prolongs the entry to its expiry
   xxh3 INTEGER NOT NULL            -- check of the row
 ) STRICT;
+
+CREATE TABLE cache (
+  id INTEGER PRIMARY KEY,          -- internal number
+  namespace BLOB NOT NULL,         -- its labels, each followed by a 0 byte
+  key TEXT NOT NULL,               -- the key, unique in the namespace
+  expires_at INTEGER,              -- moment from which on it is gone, NULL if it stays
+  xxh3 INTEGER NOT NULL,           -- XXH3-64 over namespace, key, moment and value, verified wherever the value is decoded
+  codec INTEGER NOT NULL,          -- 0 MessagePack, else foreign
+  data BLOB NOT NULL               -- the encoded value
+) STRICT;
+
+CREATE UNIQUE INDEX cache_key ON cache (namespace, key);
+
+CREATE INDEX cache_expiry ON cache (expires_at) WHERE expires_at IS NOT NULL;
 
 CREATE TABLE store_key (
   id INTEGER PRIMARY KEY,          -- 0: the root key, or the verifier; 1, 2, ...: data keys, of which the greatest seals new values
