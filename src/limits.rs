@@ -17,6 +17,12 @@ pub(crate) const TRANSACTION_STEPS_BETWEEN: i32 = 10_000;
 pub(crate) const STATEMENT_ROWS_MAX: usize = 1_000_000;
 /// Bytes of the name of a group: the name of a queue, of a key, and a value.
 pub(crate) const LEASE_GROUP_BYTES_MAX: usize = 8 * NAME_BYTES_MAX;
+/// Runs that a claim passes over because a limit refuses them.
+pub(crate) const CLAIM_CANDIDATES_MAX: usize = 1_024;
+/// Runs of a queue that a claim reads at once, when those before them are passed over.
+pub(crate) const CLAIM_PAGE_ROWS: usize = 256;
+/// Timers that have passed, of which a claim orders the runs by priority and age.
+pub(crate) const CLAIM_TIMERS: usize = 64;
 /// Live leases that a group may allow, and claims within a period.
 pub(crate) const LEASE_GROUP_LIMIT_MAX: u64 = 10_000;
 /// Bytes of the text of a point, or of a range of two points.

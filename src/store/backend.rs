@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | every batch | [`Batch::validate`], [`Batch::write_in_chain`] |
 //! | claims and the limits of groups | [`NewLease::apply`], [`LeaseGroup::admit`], [`LeaseRecord::is_claim`] |
+//! | claims of runs | [`claim_runs`], [`ClaimRows`], [`ClaimCalls`], [`ClaimQuery::validate`] |
 //! | operations | [`NewOperation::validate`], [`NewOperation::is_stored_as`], [`sort_changes`] |
 //! | the timers of a head | [`sleeping`], [`without_timer`] |
 //! | listings of threads | [`ThreadInfo::new`], [`ThreadPage`] |
@@ -18,6 +19,7 @@
 //! *Absent:* how rows are stored.
 
 pub use super::batch::validate_deleted;
+pub use super::claim::{ClaimCalls, ClaimRows, Claimable, claim_runs};
 pub use super::counts::pruned_metadata;
 pub use super::log::handle::CommitSettler;
 pub use super::marked::{sleeping, without_timer};
@@ -31,6 +33,8 @@ pub use super::watch::LogProbe;
 
 #[cfg(doc)]
 use super::batch::Batch;
+#[cfg(doc)]
+use super::claim::ClaimQuery;
 #[cfg(doc)]
 use super::lease::{LeaseGroup, LeaseRecord, NewLease};
 #[cfg(doc)]

@@ -249,7 +249,7 @@ impl LeaseGroup {
         }
     }
 
-    fn validate(&self) -> Result<(), StoreError> {
+    pub(super) fn validate(&self) -> Result<(), StoreError> {
         let invalid = |reason: String| Err(StoreError::Invalid { field: "lease group", reason });
         if self.name.is_empty() || self.name.len() > LEASE_GROUP_BYTES_MAX {
             return invalid(format!("its name has {} bytes, and needs 1 to {LEASE_GROUP_BYTES_MAX}", self.name.len()));

@@ -28,6 +28,7 @@ mod cache;
 mod chain;
 pub mod check;
 pub mod cipher;
+mod claim;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub(crate) mod counts;

@@ -20,8 +20,10 @@ pub const TRANSACTION_STATEMENTS_MAX: usize = 100_000;
 pub const STATEMENT_BYTES_MAX: usize = 1 << 20;
 /// Threads, or checkpoints, that a worker reads at once.
 pub const WORKER_PAGE_ROWS: usize = 256;
-/// The longest pause of a worker between two looks for the commits of other processes, where the system does not
-/// announce them; and the time for which a worker without room gathers commits.
+/// Runs that one claim may take.
+pub const CLAIM_RUNS_MAX: usize = 256;
+/// The shortest pause of a worker between two looks for the commits of other processes, where the system does not
+/// announce them; and the time for which it gathers commits before it claims again.
 pub const WORKER_POLL: Duration = Duration::from_millis(5);
 /// The pause between two looks of a worker at the schedules that processes may have changed.
 pub const SCHEDULE_LOOK: Duration = Duration::from_secs(1);

@@ -12,8 +12,8 @@ use crate::store::error::StoreError;
 use crate::store::handle::Store;
 use crate::store::lease::{LeaseOwner, NewLease};
 use crate::store::log::{
-    CommitHandle, HeadParts, Layer, Log, NamespaceRef, RecordQuery, StateQuery, ThreadParts, ThreadRow, ThreadRows,
-    VisitState,
+    Capabilities, ClaimQuery, Claims, CommitHandle, HeadParts, Layer, Log, LogExt, NamespaceRef, Queues, RecordQuery,
+    StateQuery, ThreadParts, ThreadRow, ThreadRows, VisitState,
 };
 use crate::store::options::OpenOptions;
 use crate::store::record::{CheckpointRecord, CheckpointRef, StoredHead, VersionRecord, WriteRecord};
@@ -80,6 +80,16 @@ impl Layer for CountedCalls {
     fn thread_rows(&self, of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> Result<Vec<ThreadRow>, StoreError> {
         self.note("threads").thread_rows(of, parts)
     }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        self.below.capabilities().with_queues(self)
+    }
+}
+
+impl Queues for CountedCalls {
+    fn claim(&self, query: &ClaimQuery) -> Result<Claims, StoreError> {
+        self.note("claim").claim(query)
+    }
 }
 
 /// Bounds the calls of appends, pages of the history, whole states, and claims.
@@ -111,7 +121,11 @@ pub(super) fn bounds(backend: Arc<dyn Log>) {
     let (now, until) = (Timestamp::from_micros(1), Timestamp::from_micros(9_000_000));
     let claim = NewLease::claim(LeaseOwner::new([7; 16]), now, until);
     store.commit(&Batch::of_lease(thread.id().clone(), claim)).expect("it is claimed");
-    assert_eq!(counted.take(), ["commit"], "a claim");
+    assert_eq!(counted.take(), ["commit"], "a claim of a thread");
+    let owners = (0..9).map(|n| LeaseOwner::new([n; 16]));
+    let query = ClaimQuery::new(owners, now, until).queue("work", []).queue("more", []);
+    assert_eq!(store.backend().claim(&query).expect("nothing is queued").runs, []);
+    assert_eq!(counted.take(), ["claim"], "a claim of runs of two queues");
     assert_eq!(store.threads_with(ThreadQuery::new()).expect("a listing").len(), 1);
     assert_eq!(counted.take(), ["threads"], "a listing of threads");
 }

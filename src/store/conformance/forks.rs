@@ -45,3 +45,30 @@ pub(super) fn other_namespace(backend: &dyn Log) {
     let spaces = backend.namespaces(&second.thread).expect("lists");
     assert_eq!(spaces, [Namespace::root(), third.namespace.clone()]);
 }
+
+pub(super) fn abandoned(backend: &dyn Log) {
+    let place = root_of(backend, "a");
+    place.add(begin(1).value("x", 1, "base").items("list", 1, vec![put(0, "a")]));
+    let left = on(2, 1).value("x", 2, "left").value("y", 1, "left");
+    place.add(left.items("list", 2, vec![put(0, "A"), put(1, "b")]));
+    // Both branches have an ordinal 1.
+    place.add_at(Some(2), on(3, 1).value("z", 1, "own"));
+    place.add(on(4, 3).items("list", 2, vec![put(1, "c")]));
+    place.add_at(Some(4), on(5, 2).value("z", 1, "other"));
+    assert_eq!((place.record(2).ordinal, place.record(3).ordinal), (1, 1));
+    for (n, list, z) in [(3, "0=a", "own"), (4, "0=a 1=c", "own")] {
+        let x = place.channel(n, "x").expect("the channel of the base");
+        assert_eq!((x.ordinal, x.version, place.text(n, "x").as_deref()), (0, 1, Some("base")));
+        assert_eq!((place.text(n, "y"), place.text(n, "z").as_deref()), (None, Some(z)));
+        assert_eq!(place.list(n, ItemRange::All), list);
+        let mut versions = Vec::new();
+        let visited = backend.versions(&place.point(n), Some("x"), 0, &mut |version| {
+            versions.push((version.channel.ordinal, version.channel.version));
+            Ok(true)
+        });
+        visited.expect("versions are read");
+        assert_eq!(versions, [(0, 1)], "the version of the other branch is not one of the lineage");
+    }
+    assert_eq!((place.text(5, "x").as_deref(), place.text(5, "y").as_deref()), (Some("left"), Some("left")));
+    assert_eq!((place.text(5, "z").as_deref(), place.list(5, ItemRange::All).as_str()), (Some("other"), "0=A 1=b"));
+}

@@ -238,6 +238,21 @@ pub(super) fn groups_left(backend: &dyn Log) {
     claim(2, 150, rated("r")).expect("the claim has left the period");
 }
 
+pub(super) fn own_claim(backend: &dyn Log) {
+    let places = ["a", "b"].map(|name| root_of(backend, name));
+    places.iter().enumerate().for_each(|(n, place)| place.add(begin(1 + n as u64)));
+    let rated = LeaseGroup::new("g").rate(1, Duration::from_millis(20));
+    let claim = |n: usize, now: u64| {
+        let lease = NewLease::claim(claimant(n, now), moment(now), moment(now + 10));
+        backend.commit(&alone(&places[n], lease.in_groups([rated.clone()])))
+    };
+    claim(0, 10).expect("a place is free");
+    commit(backend, &alone(&places[0], NewLease::release(claimant(0, 10))));
+    claim(0, 15).expect("two claims of a thread within a period count as one");
+    assert!(is_limited(claim(1, 16)), "the claim of another thread");
+    claim(0, 26).expect("the lease has expired, and the last claim is its own");
+}
+
 pub(super) fn group_race(backend: &dyn Log) {
     let places: Vec<CasePlace<'_>> = (0..8).map(|n| root_of(backend, &format!("t{n}"))).collect();
     places.iter().enumerate().for_each(|(n, place)| place.add(begin(1 + n as u64)));

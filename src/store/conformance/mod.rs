@@ -20,6 +20,7 @@ mod basics;
 mod batches;
 mod build;
 mod calls;
+mod claims;
 mod deletion;
 mod following;
 mod forks;
@@ -69,6 +70,7 @@ pub const CASES: &[(&str, fn(&dyn Log))] = &[
     ("a search of a list", lineage::list_search),
     ("a fork of another thread leaves its source alone", forks::other_thread),
     ("a fork of a fork, across namespaces", forks::other_namespace),
+    ("a branch does not see the one that it was abandoned for", forks::abandoned),
     ("a moved head is a conflict and writes nothing", heads::own),
     ("a moved head of an ancestor is a conflict", heads::ancestor),
     ("a head that should not be there is a conflict", heads::none_expected),
@@ -190,6 +192,13 @@ pub const CASES: &[(&str, fn(&dyn Log))] = &[
     ("repeating a batch with a lease is safe", leases::repeated),
     ("leases of threads that do not exist", leases::of_no_thread),
     ("eight threads race for one lease", leases::race),
+    ("a group does not count the last claim of the claimant", leases::own_claim),
+    ("runs are claimed by priority, then age", claims::order),
+    ("runs whose timers have passed are claimed", claims::timers),
+    ("a claim holds the limits of its queue", claims::limits),
+    ("a claim holds the rate of its queue", claims::rates),
+    ("a run whose lease has lapsed is claimed again, and its first owner is refused", claims::lapsed),
+    ("eight threads claim the runs of one queue", claims::race),
     ("statements and the batch beside them are stored together, or SQL is not supported", transactions::together),
     ("a group of leases holds its limits", leases::groups),
     ("a lease is in the groups that its last claim named", leases::groups_left),

@@ -8,6 +8,7 @@ use crate::base::{Namespace, ThreadId};
 use crate::store::batch::Batch;
 use crate::store::check::{CheckReport, CheckedUpTo};
 use crate::store::cipher::Key;
+use crate::store::claim::{ClaimQuery, Claims};
 use crate::store::error::StoreError;
 use crate::store::log::Erasure;
 use crate::store::prune::Pruned;
@@ -26,6 +27,8 @@ pub struct Capabilities<'a> {
     pub reads_block: bool,
     /// Followers of the log.
     pub follow: Option<&'a dyn Follow>,
+    /// Claims of queued runs.
+    pub queues: Option<&'a dyn Queues>,
     /// Searches.
     pub searches: Option<&'a dyn Searches>,
     /// Pruning.
@@ -45,6 +48,7 @@ impl Capabilities<'_> {
     pub const NONE: Self = Self {
         reads_block: true,
         follow: None,
+        queues: None,
         searches: None,
         prunes: None,
         checks: None,
@@ -66,6 +70,13 @@ impl<'a> Capabilities<'a> {
     #[must_use]
     pub fn with_follow(mut self, follow: &'a dyn Follow) -> Self {
         self.follow = Some(follow);
+        self
+    }
+
+    /// Answers for claims with `queues`.
+    #[must_use]
+    pub fn with_queues(mut self, queues: &'a dyn Queues) -> Self {
+        self.queues = Some(queues);
         self
     }
 
@@ -114,10 +125,11 @@ impl<'a> Capabilities<'a> {
 
 impl fmt::Debug for Capabilities<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { reads_block, follow, searches, prunes, checks, transactions, file, side_tables } = self;
+        let Self { reads_block, follow, queues, searches, prunes, checks, transactions, file, side_tables } = self;
         f.debug_struct("Capabilities")
             .field("reads_block", reads_block)
             .field("follow", &follow.is_some())
+            .field("queues", &queues.is_some())
             .field("searches", &searches.is_some())
             .field("prunes", &prunes.is_some())
             .field("checks", &checks.is_some())
@@ -180,6 +192,19 @@ pub trait Follow {
     /// # Errors
     /// [`StoreError::Read`].
     fn watch(&self) -> Result<LogWatch, StoreError>;
+}
+
+/// A log whose queued runs can be claimed in one transaction.
+pub trait Queues {
+    /// Claims runs that are due, by priority, then age: those that wait in the queues of some graphs, those whose
+    /// process has died, and those of which a timer has passed. Each gets a lease of one of the owners, in the groups
+    /// of its queue, as one transaction. Paused threads, and those in the trash or archived, are passed over, and so
+    /// are runs that a limit refuses. A claim that is repeated with its owners returns the runs that it has taken.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] for a query past a limit; [`StoreError::Read`], [`StoreError::Corrupt`]; as
+    /// [`Log::submit`](super::Log::submit) for the disk.
+    fn claim(&self, query: &ClaimQuery) -> Result<Claims, StoreError>;
 }
 
 /// A log that can be searched.

@@ -12,6 +12,7 @@ use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use crate::store::batch::{Batch, ListRef};
 use crate::store::check::{CheckReport, CheckedUpTo};
 use crate::store::cipher::Key;
+use crate::store::claim::{ClaimQuery, Claims};
 use crate::store::error::StoreError;
 use crate::store::lease::LeaseRecord;
 use crate::store::operation::{BranchRecord, OperationField, OperationValue};
@@ -382,6 +383,15 @@ pub trait LogExt: Log {
     /// As [`FileStore::reclaim`].
     fn reclaim(&self) -> Result<Erasure, StoreError> {
         self.capabilities().file.map_or(Ok(Erasure::Erased), FileStore::reclaim)
+    }
+
+    /// Claims runs that are due.
+    ///
+    /// # Errors
+    /// As [`Queues::claim`](super::Queues::claim).
+    fn claim(&self, query: &ClaimQuery) -> Result<Claims, StoreError> {
+        let queues = self.capabilities().queues;
+        queues.ok_or_else(|| lacking("a claim of queued runs", "this backend has no queues"))?.claim(query)
     }
 
     /// Returns the checkpoints after a position of the log.

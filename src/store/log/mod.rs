@@ -13,7 +13,9 @@ pub(super) mod handle;
 mod layer;
 mod query;
 
-pub use self::capability::{Capabilities, ChangePage, Checks, FileStore, Follow, Prunes, Searches, Transactions};
+pub use self::capability::{
+    Capabilities, ChangePage, Checks, FileStore, Follow, Prunes, Queues, Searches, Transactions,
+};
 pub use self::ext::LogExt;
 pub use self::handle::{CommitHandle, Erasure};
 pub use self::layer::{FileLayer, Layer, PruneLayer, SideTablesLayer};
@@ -22,6 +24,7 @@ pub use self::query::{
     ThreadRows, TimerQuery, UnprunablePlaces,
 };
 pub use super::chain::CommitChain;
+pub use super::claim::{ClaimQuery, ClaimedRun, Claims, QueueGroup};
 pub use super::heads::{CachedHead, HeadCache, HeadKey};
 pub use super::prune::PruneSpan;
 pub use super::query::CheckpointQuery;

@@ -10,6 +10,7 @@
 // The sources are compiled outside the engine too, where a struct that can grow has no literal.
 #![allow(clippy::field_reassign_with_default)]
 
+mod claim;
 mod commit;
 mod map;
 mod operation;
@@ -25,15 +26,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 
+use self::claim::ClaimedRows;
 use self::stored::MemoryLog;
 use crate::base::{Encoded, Namespace, ThreadId, Timestamp};
-use crate::store::backend::Search;
+use crate::store::backend::{Search, claim_runs};
 use crate::store::batch::Batch;
 use crate::store::check::CheckReport;
 use crate::store::log::{
-    CacheChange, Capabilities, ChangePage, Checks, CommitHandle, Erase, Follow, HeadParts, KvChange, KvNamespace,
-    KvRecord, KvVector, Log, LogPosition, LogSignal, LogWatch, NamespaceRef, PruneTarget, Prunes, RecordQuery,
-    Searches, SideTables, StateQuery, ThreadParts, ThreadRow, ThreadRows, TimerQuery, UnprunablePlaces, VisitState,
+    CacheChange, Capabilities, ChangePage, Checks, ClaimQuery, Claims, CommitHandle, Erase, Follow, HeadParts,
+    KvChange, KvNamespace, KvRecord, KvVector, Log, LogPosition, LogSignal, LogWatch, NamespaceRef, PruneTarget,
+    Prunes, Queues, RecordQuery, Searches, SideTables, StateQuery, ThreadParts, ThreadRow, ThreadRows, TimerQuery,
+    UnprunablePlaces, VisitState,
 };
 use crate::store::operation::{NewOperation, OperationQuery, OperationRecord};
 use crate::store::record::{CheckpointRecord, StoredHead, StoredListChange, TimerRecord, VersionRecord, WriteRecord};
@@ -86,7 +89,9 @@ impl Log for MemoryBackend {
     }
 
     fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {
-        self.change(|log| operation::operate(log, operation))
+        let number = self.change(|log| operation::operate(log, operation))?;
+        self.signal.notify();
+        Ok(number)
     }
 
     fn heads(&self, of: &[NamespaceRef<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
@@ -135,7 +140,7 @@ impl Log for MemoryBackend {
 
     fn capabilities(&self) -> Capabilities<'_> {
         let parts = Capabilities::NONE.with_nonblocking_reads().with_follow(self).with_searches(self);
-        parts.with_prunes(self).with_checks(self).with_side_tables(self)
+        parts.with_queues(self).with_prunes(self).with_checks(self).with_side_tables(self)
     }
 }
 
@@ -156,6 +161,13 @@ impl Follow for MemoryBackend {
 
     fn watch(&self) -> Result<LogWatch, StoreError> {
         Ok(LogWatch::new(Arc::clone(&self.signal), None))
+    }
+}
+
+impl Queues for MemoryBackend {
+    fn claim(&self, query: &ClaimQuery) -> Result<Claims, StoreError> {
+        query.validate()?;
+        self.change(|log| claim_runs(query, usize::MAX, &mut ClaimedRows(log)))
     }
 }
 

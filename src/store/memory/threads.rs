@@ -89,7 +89,7 @@ fn branches(log: &MemoryLog, thread: &ThreadId, namespace: &Namespace) -> Vec<Br
 }
 
 /// Returns the page of a listing, without counts.
-fn list(log: &MemoryLog, query: &ThreadQuery) -> Result<Vec<ThreadInfo>, StoreError> {
+pub(super) fn list(log: &MemoryLog, query: &ThreadQuery) -> Result<Vec<ThreadInfo>, StoreError> {
     let mut all = log.threads.iter().filter_map(|(_, thread)| info(thread)).collect::<Result<Vec<_>, _>>()?;
     match query.order {
         ThreadOrder::Activity => all.sort_by_key(|info| std::cmp::Reverse(info.seq())),
@@ -102,7 +102,7 @@ fn list(log: &MemoryLog, query: &ThreadQuery) -> Result<Vec<ThreadInfo>, StoreEr
 }
 
 /// Returns a thread as a list shows it, without counts; `None` if it has no head.
-fn info(thread: &StoredThread) -> Option<Result<ThreadInfo, StoreError>> {
+pub(super) fn info(thread: &StoredThread) -> Option<Result<ThreadInfo, StoreError>> {
     let root = thread.root()?;
     let (newest, head) = (&root.newest()?.record, root.head()?);
     let (record, fields) = (CheckpointRecord::clone(&head.record), thread.fields.clone().into_iter().collect());

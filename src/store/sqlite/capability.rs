@@ -12,6 +12,7 @@ use super::read::pool;
 use super::remove::erase;
 use super::remove::prune::{self, NamespaceRemoval, PruneJob};
 use super::rewrite::compact;
+use super::side::lease::claim::{self, ClaimJob};
 use super::writer::group;
 use super::writer::job::JobRef;
 use super::{SqlTransaction, SqliteBackend, sql};
@@ -22,8 +23,8 @@ use crate::store::check::{CheckReport, CheckedUpTo, Finding, Invariant};
 use crate::store::cipher::Key;
 use crate::store::error::StoreError;
 use crate::store::log::{
-    ChangePage, Checks, Erasure, FileStore, Follow, LogPosition, PruneTarget, Prunes, Searches, Transactions,
-    UnprunablePlaces,
+    ChangePage, Checks, ClaimQuery, Claims, Erasure, FileStore, Follow, LogPosition, PruneTarget, Prunes, Queues,
+    Searches, Transactions, UnprunablePlaces,
 };
 use crate::store::prune::{PruneSpan, Pruned};
 use crate::store::record::{CheckpointRef, StoredListChange};
@@ -55,6 +56,21 @@ impl Follow for SqliteBackend {
     fn watch(&self) -> Result<LogWatch, StoreError> {
         let signal = self.writer.as_ref().map(|writer| writer.signal()).unwrap_or_default();
         Ok(pool::DataVersion::new(&self.pool)?.into_watch(signal))
+    }
+}
+
+impl Queues for SqliteBackend {
+    fn claim(&self, query: &ClaimQuery) -> Result<Claims, StoreError> {
+        query.validate()?;
+        let writer = self.writer()?;
+        // A worker without work does not take the write lock.
+        let found = self.read_near_writer(|view| claim::find(view, query))?;
+        if found.runs.is_empty() {
+            return Ok(found);
+        }
+        let job = ClaimJob { query: Arc::new(query.clone()), claims: Arc::default() };
+        writer.commit(JobRef::Claim(&job))?;
+        Ok(std::mem::take(&mut *job.claims.lock()))
     }
 }
 

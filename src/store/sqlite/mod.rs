@@ -339,6 +339,7 @@ impl Log for SqliteBackend {
     fn capabilities(&self) -> Capabilities<'_> {
         Capabilities {
             follow: Some(self),
+            queues: Some(self),
             searches: Some(self),
             prunes: Some(self),
             checks: Some(self),

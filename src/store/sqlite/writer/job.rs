@@ -16,6 +16,7 @@ use crate::store::sqlite::remove::erase::{self, EraseJob, EraseStep};
 use crate::store::sqlite::remove::prune::{self, PruneJob};
 use crate::store::sqlite::rewrite::compact_step;
 use crate::store::sqlite::rewrite::compact_step::CompactJob;
+use crate::store::sqlite::side::lease::claim::{self, ClaimJob};
 use crate::store::sqlite::side::{cache, kv, lease};
 use crate::store::sqlite::sql;
 use rusqlite::Connection;
@@ -33,6 +34,7 @@ pub(crate) enum Job {
     Operation(OperationJob),
     Projection(ProjectionJob),
     Prune(PruneJob),
+    Claim(ClaimJob),
 }
 
 /// A job, borrowed from whoever waits for it.
@@ -47,6 +49,7 @@ pub(crate) enum JobRef<'a> {
     Operation(&'a OperationJob),
     Projection(&'a ProjectionJob),
     Prune(&'a PruneJob),
+    Claim(&'a ClaimJob),
 }
 
 impl Job {
@@ -62,6 +65,7 @@ impl Job {
             Self::Operation(job) => JobRef::Operation(job),
             Self::Projection(job) => JobRef::Projection(job),
             Self::Prune(job) => JobRef::Prune(job),
+            Self::Claim(job) => JobRef::Claim(job),
         }
     }
 }
@@ -79,6 +83,7 @@ impl<'a> JobRef<'a> {
             Self::Operation(job) => Job::Operation(job.clone()),
             Self::Projection(job) => Job::Projection(job.clone()),
             Self::Prune(job) => Job::Prune(job.clone()),
+            Self::Claim(job) => Job::Claim(job.clone()),
         }
     }
 
@@ -95,6 +100,7 @@ impl<'a> JobRef<'a> {
             Self::Keys(change) => change.validate(),
             Self::Compact(_) | Self::Projection(_) | Self::Prune(_) => Ok(()),
             Self::Operation(job) => job.operation.validate(),
+            Self::Claim(job) => job.query.validate(),
         }
     }
 
@@ -109,6 +115,7 @@ impl<'a> JobRef<'a> {
             | Self::Compact(_)
             | Self::Projection(_)
             | Self::Prune(_)
+            | Self::Claim(_)
             | Self::Operation(_) => None,
         }
     }
@@ -131,6 +138,7 @@ impl<'a> JobRef<'a> {
             Self::Operation(job) => operation::write(conn, caches, job),
             Self::Projection(job) => job.write(conn, caches),
             Self::Prune(job) => prune::step(conn, caches, job),
+            Self::Claim(job) => claim::claim(conn, caches, job),
         }
     }
 
@@ -147,6 +155,7 @@ impl<'a> JobRef<'a> {
             },
             Self::Prune(_) => RECLAIM_COST_MAX * RECLAIM_ROW_BYTES,
             Self::Keys(_) => 0,
+            Self::Claim(job) => 512 * job.query.owners.len(),
             Self::Operation(job) => 512 * job.operation.changes.len(),
             Self::Projection(job) => job.bytes(),
             // A page that is moved, the page that it is moved to, and their parents.

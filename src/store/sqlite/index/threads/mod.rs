@@ -323,7 +323,8 @@ pub(crate) fn of_id(view: ReadView<'_>, id: &ThreadId) -> Res<Option<ThreadInfo>
     Ok(counted(view, vec![info])?.pop())
 }
 
-fn uncounted(view: ReadView<'_>, id: &ThreadId) -> Res<Option<ThreadInfo>> {
+/// Returns a thread without counts; `None` if it has no checkpoint in its root namespace.
+pub(crate) fn uncounted(view: ReadView<'_>, id: &ThreadId) -> Res<Option<ThreadInfo>> {
     let root = Namespace::root();
     let Some(head) = view.head(id, &root)? else { return Ok(None) };
     let Some(namespace) = view.namespace(id, &root)? else { return Ok(None) };
@@ -338,6 +339,11 @@ fn uncounted(view: ReadView<'_>, id: &ThreadId) -> Res<Option<ThreadInfo>> {
 
 /// Returns the page of a listing.
 pub(crate) fn list(view: ReadView<'_>, query: &ThreadQuery) -> Res<Vec<ThreadInfo>> {
+    counted(view, list_uncounted(view, query)?)
+}
+
+/// Returns the page of a listing, without counts.
+pub(crate) fn list_uncounted(view: ReadView<'_>, query: &ThreadQuery) -> Res<Vec<ThreadInfo>> {
     let mut page = ThreadPage::new(query);
     if !page.is_full() {
         match query.order {
@@ -346,7 +352,7 @@ pub(crate) fn list(view: ReadView<'_>, query: &ThreadQuery) -> Res<Vec<ThreadInf
             ThreadOrder::Queue => queue::list(view, query, &mut page)?,
         }
     }
-    counted(view, page.into_threads())
+    Ok(page.into_threads())
 }
 
 fn by_activity(view: ReadView<'_>, query: &ThreadQuery, page: &mut ThreadPage<'_>) -> Res<()> {

@@ -5,6 +5,7 @@
 //!
 //! [`NewLease::apply`]: crate::store::lease::NewLease::apply
 
+pub(crate) mod claim;
 mod groups;
 mod sql;
 

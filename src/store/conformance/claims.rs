@@ -1,0 +1,189 @@
+//! Claims of runs: which are due, in which order, under which limits, and by whom.
+
+use super::build::*;
+use super::operations::operate;
+use crate::store::lease::{LeaseGroup, LeaseOwner, NewLease};
+use crate::store::log::{ClaimQuery, Claims, QueueGroup};
+use crate::store::mark::WriteMark;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+fn owner(n: u8) -> LeaseOwner {
+    LeaseOwner::new([n; 16])
+}
+
+/// Stores a run of a graph that is due, at checkpoint `n`, with further members of its metadata.
+fn enqueue<'b>(backend: &'b dyn Log, name: &str, n: u64, graph: &str, more: &str) -> CasePlace<'b> {
+    let place = root_of(backend, name);
+    let mut batch = place.batch(None, [begin(n).tasks(&["x"])]);
+    batch.checkpoints[0].metadata = Some(format!(r#"{{"graph": "{graph}"{more}}}"#));
+    commit(backend, &batch);
+    place
+}
+
+/// Asks for a run for each of some owners, for ten moments.
+fn asks(owners: std::ops::Range<u8>, now: u64) -> ClaimQuery {
+    ClaimQuery::new(owners.map(owner), moment(now), moment(now + 10))
+}
+
+fn claims(backend: &dyn Log, query: &ClaimQuery) -> Claims {
+    backend.claim(query).expect("runs are claimed")
+}
+
+/// Claims, and shows the threads in the order of their claims.
+fn claimed(backend: &dyn Log, query: &ClaimQuery) -> String {
+    let names = claims(backend, query).runs.into_iter().map(|run| run.info.id().to_string());
+    names.collect::<Vec<_>>().join(" ")
+}
+
+fn release(place: &CasePlace<'_>, n: u8) {
+    commit(place.backend, &Batch::of_lease(place.thread.clone(), NewLease::release(owner(n))));
+}
+
+fn pauses(place: &CasePlace<'_>, n: u64, pauses: bool) {
+    let text = || Some(OperationValue::Text(String::new()));
+    let (before, after) = if pauses { (None, text()) } else { (text(), None) };
+    let (field, namespace) = (OperationField::Fact("paused".into()), Namespace::root());
+    _ = operate(place.backend, n, vec![OperationChange::new(place.thread.clone(), namespace, field, before, after)]);
+}
+
+/// Lets the task of checkpoint `n` wait, with a timer.
+fn waits(place: &CasePlace<'_>, n: u64, mark: WriteMark, wake_at: u64) {
+    let write = write(-3, "special", "a value").with_mark(Some(mark));
+    let timers = vec![NewTimer::new(id(n), task(1), Some(moment(wake_at)))];
+    commit(place.backend, &Batch { timers, ..place.pending(n, writes(n, task(1), "p", vec![write])) });
+}
+
+pub(super) fn order(backend: &dyn Log) {
+    for (n, name, graph, priority) in
+        [(1, "a", "work", 0), (2, "b", "work", 9), (3, "c", "more", 9), (4, "d", "other", 9), (5, "e", "more", 4)]
+    {
+        enqueue(backend, name, n, graph, &format!(r#", "priority": {priority}"#));
+    }
+    let paused = enqueue(backend, "f", 6, "work", r#", "priority": 5"#);
+    pauses(&paused, 7, true);
+    let both = |query: ClaimQuery| query.queue("work", []).queue("more", []);
+    assert_eq!(claimed(backend, &asks(1..9, 10)), "", "no queue was named");
+    assert_eq!(claimed(backend, &both(asks(1..1, 10))), "", "no owner was named");
+    let first = claims(backend, &both(asks(1..4, 10)));
+    let shown: Vec<_> = first.runs.iter().map(|run| (run.info.id().as_str(), run.lease.owner.id()[0])).collect();
+    assert_eq!(shown, [("b", 1), ("c", 2), ("e", 3)], "by priority, then age, over both queues");
+    for run in &first.runs {
+        let stored = backend.lease(run.info.id()).expect("a lease is read");
+        assert_eq!(stored.as_ref(), Some(&run.lease), "the lease is stored");
+        assert_eq!((run.lease.epoch, run.lease.recoveries, run.lease.expires_at), (1, 0, Some(moment(20))));
+    }
+    assert_eq!(claims(backend, &both(asks(1..4, 11))).runs, first.runs, "a repeated claim returns its runs");
+    assert_eq!(claimed(backend, &both(asks(4..9, 10))), "a", "a paused thread is passed over");
+    pauses(&paused, 8, false);
+    let last = claims(backend, &both(asks(5..9, 10)));
+    assert_eq!(last.runs[0].info.id().as_str(), "f");
+    assert_eq!((last.runs.len(), last.next_at, last.is_refused), (1, None, false));
+    let too_many = ClaimQuery::new(std::iter::repeat_n(owner(1), 257), moment(10), moment(20));
+    assert!(matches!(backend.claim(&too_many), Err(StoreError::Invalid { field: "claim", .. })));
+}
+
+pub(super) fn timers(backend: &dyn Log) {
+    let sleeps = enqueue(backend, "a", 1, "work", "");
+    let asked = enqueue(backend, "b", 2, "work", r#", "priority": 3"#);
+    let other = enqueue(backend, "c", 3, "other", "");
+    waits(&sleeps, 1, WriteMark::WakesAt(moment(30)), 30);
+    waits(&asked, 2, WriteMark::Waits, 40);
+    waits(&other, 3, WriteMark::WakesAt(moment(20)), 20);
+    let at = |owners, now| asks(owners, now).queue("work", []);
+    let early = claims(backend, &at(1..9, 10));
+    assert_eq!((early.runs.len(), early.next_at), (0, Some(moment(20))), "the first timer, of any graph");
+    assert_eq!(claims(backend, &at(1..9, 25)).next_at, Some(moment(30)));
+    assert_eq!(claimed(backend, &at(1..2, 40)), "b", "a timer that has passed makes an interrupt due, by its priority");
+    assert_eq!(claimed(backend, &at(2..9, 40)), "a");
+    assert_eq!(claims(backend, &at(9..10, 40)).next_at, None, "the other timers have passed");
+    // The superstep passes the timer.
+    sleeps.add(on(4, 1));
+    release(&sleeps, 2);
+    assert_eq!(claimed(backend, &at(9..10, 41)), "", "no task is due");
+}
+
+pub(super) fn limits(backend: &dyn Log) {
+    let customer = |name: &str| format!(r#", "customer": "{name}""#);
+    let places = [("a", 1, "ann"), ("b", 2, "ann"), ("c", 3, "bob"), ("d", 4, "bob"), ("e", 5, "cem")];
+    let [a, ..] = places.map(|(name, n, of)| enqueue(backend, name, n, "work", &customer(of)));
+    enqueue(backend, "f", 6, "work", "");
+    enqueue(backend, "g", 7, "free", "");
+    let group = || LeaseGroup::new("queue work");
+    let all = |max| QueueGroup::of_all(group().live_max(max));
+    let each = QueueGroup::of_each("customer", group().live_max(1));
+    let ask = |owners, now, groups: &[QueueGroup]| asks(owners, now).queue("work", groups.to_vec()).queue("free", []);
+
+    let first = claims(backend, &ask(1..3, 10, &[all(5), each.clone()]));
+    let names: Vec<_> = first.runs.iter().map(|run| run.info.id().as_str()).collect();
+    assert_eq!(names, ["a", "c"], "the group of a customer has room for one run");
+    let groups: Vec<_> = first.runs[0].groups.iter().map(|group| group.name.as_str()).collect();
+    assert_eq!(groups, ["queue work", "customer ann of queue work"]);
+    let next = claims(backend, &ask(3..9, 10, &[all(4), each.clone()]));
+    let names: Vec<_> = next.runs.iter().map(|run| run.info.id().as_str()).collect();
+    assert_eq!((names, next.is_refused), (vec!["e", "f", "g"], true), "a run without the key enters no group of it");
+    assert!(claims(backend, &ask(9..20, 11, &[all(4), each.clone()])).runs.is_empty());
+    a.add(on(10, 1));
+    release(&a, 1);
+    assert_eq!(claimed(backend, &ask(9..20, 12, &[all(4), each])), "b", "a run has ended");
+}
+
+pub(super) fn rates(backend: &dyn Log) {
+    for n in 1..5 {
+        enqueue(backend, &format!("t{n}"), n, "work", "");
+    }
+    let rated = QueueGroup::of_all(LeaseGroup::new("rated").rate(2, Duration::from_millis(5)));
+    let ask = |owners, now| asks(owners, now).queue("work", [rated.clone()]);
+    let first = claims(backend, &ask(1..9, 10));
+    assert_eq!((first.runs.len(), first.next_at, first.is_refused), (2, Some(moment(15)), true));
+    assert_eq!(claimed(backend, &ask(3..9, 14)), "");
+    assert_eq!(claimed(backend, &ask(3..9, 15)), "t3 t4", "the period has ended");
+}
+
+pub(super) fn lapsed(backend: &dyn Log) {
+    let place = enqueue(backend, "a", 1, "work", "");
+    let ask = |n: u8, now| asks(n..n + 1, now).queue("work", []);
+    let lease =
+        |query: &ClaimQuery| claims(backend, query).runs.pop().map(|run| (run.lease.epoch, run.lease.recoveries));
+    assert_eq!(lease(&ask(1, 10)), Some((1, 0)));
+    assert_eq!(lease(&ask(2, 19)), None, "the lease is live");
+    commit(backend, &Batch::of_lease(place.thread.clone(), NewLease::renew(owner(1), moment(30))));
+    assert_eq!(lease(&ask(2, 29)), None, "it was renewed");
+    assert_eq!(lease(&ask(2, 30)), Some((2, 1)), "its owner has died");
+    let late = Batch { lease: Some(NewLease::hold(owner(1))), ..place.batch(Some(1), [on(2, 1)]) };
+    assert!(matches!(backend.commit(&late), Err(StoreError::LeaseLost { .. })), "the first owner is refused");
+    let mut held = place.batch(Some(1), [on(2, 1).tasks(&["x"])]);
+    held.lease = Some(NewLease::hold(owner(2)));
+    held.checkpoints[0].metadata = Some(r#"{"graph": "work"}"#.into());
+    commit(backend, &held);
+    release(&place, 2);
+    assert_eq!(lease(&ask(3, 31)), Some((3, 0)), "a lease that was released is no recovery");
+    let failed = write(-1, "special", "a value").with_mark(Some(WriteMark::GivenUp));
+    let given_up = place.pending(2, writes(2, task(1), "p", vec![failed]));
+    commit(backend, &Batch { lease: Some(NewLease::release(owner(3))), ..given_up });
+    assert_eq!(lease(&ask(4, 90)), None, "a run that was given up waits for nothing");
+}
+
+pub(super) fn race(backend: &dyn Log) {
+    const RUNS: u64 = 40;
+    (1..=RUNS).for_each(|n| _ = enqueue(backend, &format!("t{n}"), n, "work", ""));
+    let take = |process: u8| {
+        let mut taken = Vec::new();
+        for round in 0..RUNS as u8 {
+            let owners = (0..2).map(|n| LeaseOwner::new([process, round, n, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
+            let query = ClaimQuery::new(owners, moment(50), moment(60)).queue("work", []);
+            let runs = claims(backend, &query).runs;
+            if runs.is_empty() {
+                break;
+            }
+            taken.extend(runs.into_iter().map(|run| run.info.id().clone()));
+        }
+        taken
+    };
+    let taken: Vec<ThreadId> = std::thread::scope(|scope| {
+        let claimants: Vec<_> = (1..9).map(|process| scope.spawn(move || take(process))).collect();
+        claimants.into_iter().flat_map(|claimant| claimant.join().expect("it claims")).collect()
+    });
+    assert_eq!(taken.len() as u64, RUNS, "each run is claimed, and once");
+    assert_eq!(taken.iter().collect::<BTreeSet<_>>().len() as u64, RUNS, "{taken:?}");
+}
