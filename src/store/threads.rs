@@ -24,14 +24,8 @@ pub(crate) const ARCHIVED: &str = "archived";
 pub(crate) const PINNED: &str = "pinned";
 pub(crate) const PAUSED: &str = "paused";
 
-/// The member of the metadata of a checkpoint that names its graph.
-pub(crate) const GRAPH: &str = "graph";
 /// The member of the metadata of a checkpoint that names the actor of an update.
 pub(crate) const ACTOR: &str = "actor";
-/// The member of the metadata of a checkpoint that holds the priority of its run.
-pub(crate) const PRIORITY: &str = "priority";
-/// The member of the metadata of a checkpoint that cancels the thread: the reason, or true.
-pub(crate) const CANCELLED: &str = "cancelled";
 
 /// The facts that the users of a thread stated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,7 +73,7 @@ impl ThreadFacts {
 
 /// Returns the member of metadata that cancels a thread.
 fn cancel_in(metadata: &serde_json::Value) -> Option<&serde_json::Value> {
-    let reason = metadata.get(CANCELLED)?;
+    let reason = metadata.get(ThreadInfo::CANCELLED)?;
     (!matches!(reason, serde_json::Value::Null | serde_json::Value::Bool(false))).then_some(reason)
 }
 
@@ -87,7 +81,7 @@ impl CheckpointRecord {
     /// Returns the reason for which the checkpoint cancels its thread, empty without one: the member `cancelled` of its
     /// metadata. `None` if it does not cancel it.
     pub fn cancel_reason(&self) -> Option<String> {
-        let metadata = self.metadata.as_deref().filter(|text| text.contains(CANCELLED))?;
+        let metadata = self.metadata.as_deref().filter(|text| text.contains(ThreadInfo::CANCELLED))?;
         let metadata: serde_json::Value = serde_json::from_str(metadata).ok()?;
         cancel_in(&metadata).map(|reason| reason.as_str().unwrap_or_default().to_owned())
     }
@@ -110,6 +104,13 @@ pub struct ThreadInfo {
 }
 
 impl ThreadInfo {
+    /// The member of the metadata of a checkpoint that names its graph.
+    pub const GRAPH: &str = "graph";
+    /// The member that holds the priority of its run.
+    pub const PRIORITY: &str = "priority";
+    /// The member that cancels its thread: the reason, or true.
+    pub const CANCELLED: &str = "cancelled";
+
     /// Describes a thread: the head of its root namespace, the `seq` and the timestamp of the newest checkpoint there,
     /// the fields that operations set, and the stored writes of the head.
     ///
@@ -126,8 +127,8 @@ impl ThreadInfo {
         let metadata = metadata.unwrap_or(serde_json::Value::Null);
         let marked = marked(&head, writes);
         let status = StatusKind::of(&head, cancel_in(&metadata).is_some(), &marked);
-        let graph = metadata.get(GRAPH).and_then(|name| name.as_str()).map(ToOwned::to_owned);
-        let priority = metadata.get(PRIORITY).and_then(|priority| priority.as_u64()).unwrap_or(0);
+        let graph = metadata.get(Self::GRAPH).and_then(|name| name.as_str()).map(ToOwned::to_owned);
+        let priority = metadata.get(Self::PRIORITY).and_then(|priority| priority.as_u64()).unwrap_or(0);
         let priority = u8::try_from(priority).unwrap_or(PRIORITY_MAX).min(PRIORITY_MAX);
         let (facts, partial) = (ThreadFacts::of(fields)?, PartialInfo::of(writes));
         Ok(Self { head, seq, updated_at, facts, status, marked, graph, counts: None, priority, partial })

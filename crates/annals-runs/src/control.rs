@@ -16,10 +16,6 @@ use crate::store::log::{HeadParts, LogExt, NamespaceRef, ThreadParts, ThreadRow,
 use crate::store::record::{CheckpointRecord, StoredHead, WriteRecord};
 use crate::store::{Source, StatusKind, Store, StoreError, ThreadFacts, ThreadInfo};
 
-/// The members of the metadata of a checkpoint that name its graph, and that cancel its thread.
-pub(crate) const GRAPH: &str = "graph";
-const CANCELLED: &str = "cancelled";
-
 /// The request of somebody outside to a run of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlOrder {
@@ -56,8 +52,8 @@ pub(crate) fn cancel(thread: &Thread, reason: &str) -> Result<bool, StoreError> 
             return Ok(false);
         }
         let mut metadata = serde_json::Map::new();
-        metadata.insert(CANCELLED.to_owned(), reason.into());
-        metadata.extend(info.graph().map(|graph| (GRAPH.to_owned(), graph.into())));
+        metadata.insert(ThreadInfo::CANCELLED.to_owned(), reason.into());
+        metadata.extend(info.graph().map(|graph| (ThreadInfo::GRAPH.to_owned(), graph.into())));
         match commit_control(thread, &info, info.head(), Source::Update, metadata) {
             Err(StoreError::Conflict { .. }) if attempt < UPDATE_ATTEMPTS_MAX => attempt += 1,
             done => return done.map(|_| true),
@@ -113,7 +109,7 @@ pub(crate) fn restart_from(thread: &Thread, snapshot: &Snapshot) -> Result<Check
     let mut attempt = 1;
     loop {
         let info = thread.info()?;
-        let metadata = info.graph().map(|graph| (GRAPH.to_owned(), graph.into()));
+        let metadata = info.graph().map(|graph| (ThreadInfo::GRAPH.to_owned(), graph.into()));
         let metadata = metadata.into_iter().collect();
         match commit_control(thread, &info, point.checkpoint, Source::Fork, metadata) {
             Err(StoreError::Conflict { .. }) if attempt < UPDATE_ATTEMPTS_MAX => attempt += 1,

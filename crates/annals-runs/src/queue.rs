@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use crate::base::limits::{NAME_BYTES_MAX, PRIORITY_MAX, RUN_KEY_BYTES_MAX, UPDATE_ATTEMPTS_MAX};
 use crate::base::{CheckpointId, Encoded, Map, Namespace, RunId, TaskId, Timestamp, Value};
-use crate::control::GRAPH;
 use crate::hash::xxh3_128;
 use crate::history::Thread;
 use crate::special::interrupts_write;
@@ -20,9 +19,6 @@ use crate::store::lease::NewLease;
 use crate::store::log::LogExt;
 use crate::store::record::{TaskKind, TaskRecord};
 use crate::store::{Source, StatusKind, Store, StoreError, ThreadInfo, ThreadQuery};
-
-/// The member of the metadata of a checkpoint that holds the priority of its run.
-const PRIORITY: &str = "priority";
 
 /// The id of the interrupt by which the task of a delayed run sleeps. Those of tasks are hexadecimal digits.
 const DELAY: &str = "delay";
@@ -304,9 +300,9 @@ impl Queue {
     fn metadata_text(&self) -> String {
         let members = self.metadata.iter().map(|(name, value)| (name.clone(), value.clone().to_json()));
         let mut members: serde_json::Map<String, serde_json::Value> = members.collect();
-        members.insert(GRAPH.into(), self.graph.as_str().into());
+        members.insert(ThreadInfo::GRAPH.into(), self.graph.as_str().into());
         if self.priority > 0 {
-            members.insert(PRIORITY.into(), self.priority.into());
+            members.insert(ThreadInfo::PRIORITY.into(), self.priority.into());
         }
         serde_json::Value::Object(members).to_string()
     }

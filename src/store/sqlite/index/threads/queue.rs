@@ -8,7 +8,7 @@ use super::{info, mark, sql, verify_facet};
 use crate::base::limits::PRIORITY_MAX;
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::view::ReadView;
-use crate::store::threads::{PRIORITY, ThreadCursor, ThreadInfo, ThreadPage, ThreadQuery};
+use crate::store::threads::{ThreadCursor, ThreadInfo, ThreadPage, ThreadQuery};
 use rusqlite::params;
 use std::collections::HashSet;
 
@@ -57,7 +57,7 @@ pub(super) fn list(view: ReadView<'_>, query: &ThreadQuery, page: &mut ThreadPag
 fn tail(view: ReadView<'_>) -> Res<(Vec<TailThread>, HashSet<i64>)> {
     let (mut threads, mut ids) = (Vec::new(), HashSet::new());
     let mut statement = view.conn.prepare_cached(sql::TAIL_RANKED)?;
-    let mut rows = statement.query(params![mark(view)?, format!("\"{PRIORITY}\"")])?;
+    let mut rows = statement.query(params![mark(view)?, format!("\"{}\"", ThreadInfo::PRIORITY)])?;
     while let Some(row) = rows.next()? {
         let (newest, thread, is_ranked) = (row.get(0)?, row.get(1)?, row.get(2)?);
         if ids.insert(thread) {
