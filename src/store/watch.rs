@@ -26,6 +26,9 @@ pub struct LogWatch {
     pub probe: Option<Box<dyn LogProbe>>,
     /// The longest pause between two looks at the probe, where no hints come. Default: 20 ms.
     pub interval: Duration,
+    /// The present pause, and the longest one.
+    pause: Duration,
+    longest: Duration,
     hints: Option<Hints>,
 }
 
@@ -65,7 +68,8 @@ impl Hints {
 impl LogWatch {
     /// Makes the signals of a backend.
     pub fn new(signal: Arc<LogSignal>, probe: Option<Box<dyn LogProbe>>) -> Self {
-        Self { signal, probe, interval: WATCH_INTERVAL, hints: None }
+        let (interval, pause, longest) = (WATCH_INTERVAL, WATCH_INTERVAL, WATCH_INTERVAL);
+        Self { signal, probe, interval, pause, longest, hints: None }
     }
 
     /// Trusts the hints of the signal as long as `is_live` is true: between them, looks are rare.
@@ -78,7 +82,13 @@ impl LogWatch {
 
     /// Sets the longest pause between two looks at the probe, where no hints come. A look costs some microseconds.
     pub fn every(mut self, interval: Duration) -> Self {
-        self.interval = interval;
+        (self.interval, self.pause, self.longest) = (interval, interval, interval);
+        self
+    }
+
+    /// Lets the pauses grow up to `longest` while nothing changes, each twice as long as the one before.
+    pub fn backing_off_to(mut self, longest: Duration) -> Self {
+        self.longest = longest;
         self
     }
 
@@ -90,7 +100,9 @@ impl LogWatch {
     pub fn wait(&mut self, seen: u64, timeout: Duration) -> Result<bool, StoreError> {
         let Some(probe) = &mut self.probe else { return Ok(self.signal.wait(seen, timeout)) };
         let Some(hints) = self.hints.as_mut().filter(|hints| hints.is_live.load(Ordering::Relaxed)) else {
-            return Ok(self.signal.wait(seen, timeout.min(self.interval)) || probe.has_changed()?);
+            let has_changed = self.signal.wait(seen, timeout.min(self.pause)) || probe.has_changed()?;
+            self.pause = if has_changed { self.interval } else { (2 * self.pause).min(self.longest) };
+            return Ok(has_changed);
         };
         self.signal
             .wait_while(timeout.min(hints.pause), |signal| signal.count() == seen && signal.hints() == hints.seen);
@@ -223,6 +235,22 @@ mod tests {
         signal.notify();
         assert!(watch.wait(seen, Duration::MAX).unwrap());
         assert_eq!(looks.load(Ordering::SeqCst), 3, "a commit of this process needs no look");
+    }
+
+    #[test]
+    fn pauses_without_hints_grow_while_nothing_changes() {
+        let (signal, looks) = (Arc::new(LogSignal::default()), Arc::new(AtomicU64::new(0)));
+        let watch = LogWatch::new(Arc::clone(&signal), Some(Box::new(CountedLooks(looks))));
+        let ms = Duration::from_millis;
+        let mut watch = watch.every(ms(1)).backing_off_to(ms(4));
+        for pause in [1, 2, 4, 4] {
+            assert_eq!(watch.pause, ms(pause));
+            assert!(!watch.wait(signal.count(), Duration::MAX).unwrap());
+        }
+        let seen = signal.count();
+        signal.notify();
+        assert!(watch.wait(seen, Duration::MAX).unwrap());
+        assert_eq!(watch.pause, ms(1));
     }
 
     #[test]

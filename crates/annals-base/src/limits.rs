@@ -18,7 +18,7 @@ pub const TRANSACTION_TIME_MAX: Duration = Duration::from_secs(5);
 pub const TRANSACTION_STATEMENTS_MAX: usize = 100_000;
 /// Bytes of the text of one of its statements.
 pub const STATEMENT_BYTES_MAX: usize = 1 << 20;
-/// Threads, or checkpoints, that a worker reads at once.
+/// Threads that a walk over all of them reads at once.
 pub const WORKER_PAGE_ROWS: usize = 256;
 /// Runs that one claim may take.
 pub const CLAIM_RUNS_MAX: usize = 256;

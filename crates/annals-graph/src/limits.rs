@@ -10,10 +10,9 @@ pub(crate) const RENEWAL_IDLE: Duration = Duration::from_secs(5);
 pub(crate) const WORKER_IDLE: Duration = Duration::from_secs(1);
 /// The longest pause between two attempts to claim a thread while waiting for its lease.
 pub(crate) const LEASE_RETRY: Duration = Duration::from_secs(1);
-/// The pause of a worker after which it asks again for the claims that a limit has refused.
-pub(crate) const WORKER_ASK: Duration = Duration::from_millis(20);
-/// Runs that a worker knows to be due. The others stay in their queues.
-pub(crate) const WORKER_AGENDA_MAX: usize = 1_024;
+/// The pause of a worker after which it claims again while a limit refuses runs, and the longest one between two looks
+/// for the commits of other processes where the system does not announce them.
+pub(crate) const WORKER_ASK: Duration = Duration::from_millis(500);
 /// Number of supersteps after which a run stores the version of its graph again, so that it is found without reading
 /// the whole run.
 pub(crate) const GRAPH_CODE_STEPS: i64 = 64;

@@ -154,7 +154,7 @@ pub use control::ControlOrder;
 pub use interrupts::OpenInterrupt;
 pub use queue::{Queue, Queued};
 pub use resume_value::{InvalidResumeValue, check_resume_value, choose_resume_value, received_signal};
-pub use signal::{WaitingSignal, is_mailbox};
+pub use signal::WaitingSignal;
 pub use snapshot_runs::SnapshotRuns;
 pub use special::{SpecialWrite, interrupts_write};
 pub use status::{ThreadStatus, status_name, status_named};

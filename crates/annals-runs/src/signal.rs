@@ -11,7 +11,7 @@
 use annals::Error;
 
 use crate::base::limits::UPDATE_ATTEMPTS_MAX;
-use crate::base::{CheckpointId, Map, Namespace, Value};
+use crate::base::{CheckpointId, Map, Value};
 use crate::control::cancel_reason;
 use crate::history::{NewItem, Snapshot, Thread};
 use crate::interrupts::{OpenInterrupt, WaitingTasks};
@@ -44,7 +44,11 @@ pub(crate) fn signal(thread: &Thread, name: &str, value: impl Into<Value>) -> Re
     if cancel_reason(thread)?.is_some() {
         return Err(StoreError::ThreadEnded { thread: thread.id().clone(), status: "cancelled" }.into());
     }
-    mailbox(thread)?.append(name, [NewItem::Value(value.into())])
+    let sent = mailbox(thread)?.append(name, [NewItem::Value(value.into())])?;
+    // A task that waits is due from here on. Errors are dropped: the signal is stored, and is delivered with the next
+    // one, by the next run, or by a worker that begins.
+    _ = deliver_signals(thread);
+    Ok(sent)
 }
 
 pub(crate) fn signals(thread: &Thread) -> Result<Vec<WaitingSignal>, StoreError> {
@@ -81,11 +85,6 @@ pub(crate) fn size(thread: &Thread) -> Result<ThreadSize, StoreError> {
         size.branches = size.branches.saturating_sub(1);
     }
     Ok(size)
-}
-
-/// Returns whether a namespace is the mailbox of its thread.
-pub fn is_mailbox(namespace: &Namespace) -> bool {
-    namespace.as_str() == MAILBOX
 }
 
 fn mailbox(thread: &Thread) -> Result<Thread, StoreError> {

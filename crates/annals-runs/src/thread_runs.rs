@@ -140,7 +140,7 @@ pub trait ThreadRuns: sealed::Sealed {
     fn resume_interrupt(&self, id: &str, value: impl Into<Value>) -> Result<(), StoreError>;
 
     /// Sends a signal to the thread: a value under a name, which one task receives once (`Context::receive` of the
-    /// executor). It is durable when this returns. The thread need not exist: its first run finds the signal. Signals
+    /// executor). It is durable when this returns, and a task that waits for it is due. The thread need not exist: its first run finds the signal. Signals
     /// of one name are received in the order in which they were sent; those that no task receives lie in the mailbox
     /// until the thread is deleted. Returns the checkpoint of the mailbox.
     ///
@@ -158,9 +158,9 @@ pub trait ThreadRuns: sealed::Sealed {
     fn signals(&self) -> Result<Vec<WaitingSignal>, StoreError>;
 
     /// Gives signals of the mailbox to the tasks that wait for them, ends the receives whose timeout has passed and for
-    /// which there is none, and makes tasks due whose interrupts have stored resume values. An executor calls it before
-    /// it continues a thread, when a run has stored interrupts, and when a checkpoint of the mailbox appears. Returns
-    /// whether a task was made due.
+    /// which there is none, and makes tasks due whose interrupts have stored resume values. [`ThreadRuns::signal`]
+    /// calls it, and so does an executor before it continues a thread, when a run has stored interrupts, and for all
+    /// threads that wait when a worker begins. Returns whether a task was made due.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if other writers were faster 64 times in a row; [`StoreError::Read`],

@@ -16,7 +16,7 @@ use crate::history::Thread;
 use crate::limits::RECURSION_LIMIT_DEFAULT;
 use crate::run::{Loaded, RootStart, Session};
 use crate::state::erased::resolve;
-use crate::store::CheckpointRef;
+use crate::store::{CheckpointRef, ThreadInfo};
 use crate::task::{Host, Scope};
 
 use super::active_run::ActiveRun;
@@ -168,7 +168,6 @@ fn load_claimed(
         None => {
             *claimed = Some(settings.claim(thread, start)?);
             let loaded = load::load(graph, thread, at)?;
-            settings.verify_epoch(thread, loaded.lease.as_ref())?;
             // Another process may have begun and ended a run with the key since the first look for it. A commit after
             // the head was loaded is a conflict.
             let Some(found) = Earlier::of(thread, run)? else { return Ok(loaded) };
@@ -259,7 +258,7 @@ pub(super) fn with_graph(metadata: Option<String>, graph: &Graph) -> Option<Stri
         None => serde_json::Map::new(),
         Some(_) => return metadata,
     };
-    members.entry("graph").or_insert_with(|| graph.name.as_str().into());
+    members.entry(ThreadInfo::GRAPH).or_insert_with(|| graph.name.as_str().into());
     Some(serde_json::Value::Object(members).to_string())
 }
 

@@ -10,6 +10,7 @@ use crate::base::limits::LEASE_DEFAULT;
 use crate::drive::io::blocking::Driver;
 use crate::drive::io::nonblocking::AsyncDriver;
 use crate::drive::io::timer::{self, ParkTimer, Timer};
+use crate::drive::worker::lease::HeldLease;
 use crate::error::Error;
 use crate::exec::{EventMask, RunError};
 use crate::graph::{Breakpoints, CompiledGraph, Graph};
@@ -103,9 +104,8 @@ pub(in crate::drive) struct RunSettings {
     pub(in crate::drive) lease: Option<Duration>,
     /// The groups of leases that the claim of a run without an input enters.
     pub(in crate::drive) lease_groups: Vec<LeaseGroup>,
-    /// The epoch that the claim of the run must have: no other run has claimed the thread since its caller looked at
-    /// it.
-    pub(in crate::drive) expected_epoch: Option<u64>,
+    /// The lease that the caller of the run has claimed for it.
+    pub(in crate::drive) held_lease: Option<HeldLease>,
     /// The longest wait for the lease of another owner.
     pub(in crate::drive) lease_wait: Option<Duration>,
 }

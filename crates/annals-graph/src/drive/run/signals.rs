@@ -224,7 +224,7 @@ impl Receives {
         goes_on.then(|| {
             let mut settings = settings.clone();
             // The lease was released at the end of the run before.
-            (settings.key, settings.expected_epoch) = (None, None);
+            settings.key = None;
             settings
         })
     }

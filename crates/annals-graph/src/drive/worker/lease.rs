@@ -41,6 +41,14 @@ impl Claimed {
     }
 }
 
+/// A lease that a worker has claimed for a run, until the run takes it. It is released if none does.
+pub(in crate::drive) type HeldLease = Arc<Mutex<Option<Claimed>>>;
+
+/// Makes the lease of a thread that is claimed.
+pub(super) fn held(thread: Thread, owner: LeaseOwner, duration: Duration) -> HeldLease {
+    Arc::new(Mutex::new(Some(Claimed { thread, lease: Some(RunLease::new(owner, Some(duration), true)) })))
+}
+
 impl Drop for Claimed {
     fn drop(&mut self) {
         if let Some(lease) = self.lease.take().filter(RunLease::is_held) {
@@ -74,30 +82,19 @@ impl RunSettings {
         Err(StoreError::Leased { thread: thread.id().clone(), owner: owner.to_string(), until }.into())
     }
 
-    /// Verifies that no other run has claimed the thread between the look of the caller and the claim of this run. That
-    /// one may have ended the run, or failed.
-    ///
-    /// # Errors
-    /// [`StoreError::LeaseLost`].
-    pub(in crate::drive) fn verify_epoch(&self, thread: &Thread, lease: Option<&LeaseRecord>) -> Result<(), Error> {
-        match (self.expected_epoch, lease) {
-            (Some(expected), Some(lease)) if lease.epoch != expected => {
-                Err(StoreError::LeaseLost { thread: thread.id().clone(), owner: lease.owner.to_string() }.into())
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Returns whether the first commit of a run stores its input before a node starts.
     fn claims_with_input(&self, start: &RunStart) -> bool {
         matches!(start, RunStart::Input(_)) && self.durability != Some(Durability::Exit)
     }
 
-    /// Claims the thread of a run, unless the commit of its input does so.
+    /// Claims the thread of a run, unless its caller has claimed it, or the commit of its input does so.
     ///
     /// # Errors
     /// [`StoreError::Leased`]; as [`Thread::lease`].
     pub(in crate::drive) fn claim(&self, thread: &Thread, start: &RunStart) -> Result<Claimed, Error> {
+        if let Some(claimed) = self.held_lease.as_ref().and_then(|held| held.lock().take()) {
+            return Ok(claimed);
+        }
         let is_first = self.claims_with_input(start);
         let store = thread.store();
         let lease = match self.lease {

@@ -3,8 +3,9 @@
 //! Invariant: a run under a lease commits nothing after another owner has claimed its thread. *Absent:* the run itself,
 //! which is `run`'s.
 
-mod agenda;
+mod claims;
 pub(super) mod lease;
+mod looks;
 mod queue;
 #[cfg(feature = "schedules")]
 mod schedule;

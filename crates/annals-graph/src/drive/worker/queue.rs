@@ -12,6 +12,7 @@ use crate::history::Thread;
 use crate::state::erased::resolve;
 use crate::store::StoreError;
 use crate::store::lease::LeaseGroup;
+use crate::store::log::QueueGroup;
 
 impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     /// Stores an input without running anything: a [`Worker`](crate::Worker) with this graph runs it. The graph has a
@@ -141,22 +142,16 @@ impl QueueLimit {
         &self.graph
     }
 
-    /// Returns the groups of leases in which a run counts.
-    pub(super) fn groups(&self, metadata: &serde_json::Value) -> Vec<LeaseGroup> {
-        let mut groups = Vec::new();
+    /// Returns the groups of leases in which the runs count.
+    pub(super) fn groups(&self) -> Vec<QueueGroup> {
+        let (mut groups, queue) = (Vec::new(), format!("queue {}", self.graph));
         if self.concurrency.is_some() || self.rate.is_some() {
-            let mut group = LeaseGroup::new(format!("queue {}", self.graph));
+            let mut group = LeaseGroup::new(&*queue);
             (group.live_max, group.rate) = (self.concurrency, self.rate);
-            groups.push(group);
+            groups.push(QueueGroup::of_all(group));
         }
-        for (key, runs) in &self.keys {
-            let value = match metadata.get(key) {
-                None | Some(serde_json::Value::Null) => continue,
-                Some(serde_json::Value::String(text)) => text.clone(),
-                Some(value) => value.to_string(),
-            };
-            groups.push(LeaseGroup::new(format!("{key} {value} of queue {}", self.graph)).live_max(*runs));
-        }
+        let of_key = |(key, runs): &(String, u64)| QueueGroup::of_each(key, LeaseGroup::new(&*queue).live_max(*runs));
+        groups.extend(self.keys.iter().map(of_key));
         groups
     }
 }

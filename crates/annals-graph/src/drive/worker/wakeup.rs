@@ -4,8 +4,8 @@
 //! then.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::base::limits::WORKER_POLL;
 use crate::store::log::{LogSignal, LogWatch};
 use crate::task::RunControl;
 
@@ -45,9 +45,9 @@ impl Wakeup {
         SeenSignals { log: self.log.count(), freed: self.freed.count() }
     }
 
-    /// Gathers the commits of some milliseconds, for a worker that cannot begin a run before one has ended.
-    pub(super) fn linger(&self, seen: SeenSignals) {
-        self.freed.wait(seen.freed, WORKER_POLL);
+    /// Waits until a run has ended, or a request to stop, at most for a time.
+    pub(super) fn wait_for_room(&self, seen: SeenSignals, longest: Duration) {
+        self.freed.wait(seen.freed, longest);
     }
 }
 

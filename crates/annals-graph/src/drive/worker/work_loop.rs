@@ -1,15 +1,15 @@
-//! Workers: the runs of a file that wait for nothing are found, claimed and run, in any number of processes.
+//! Workers: the runs of a file that wait for nothing are claimed and run, in any number of processes.
 //!
-//! A worker reads the first runs of its queues, and again when they run low or when a lease may have expired. In
-//! between it follows the log: a checkpoint with due tasks names its thread, and a timer its task. *Absent:* decisions
-//! about a run, which are those of its graph.
+//! A worker claims as many runs as it has threads to spare, in one call of the store, and sleeps until the log changes,
+//! a timer is due, or a lease may have expired. *Absent:* which runs are due, and in which order, which the store
+//! decides; decisions about a run, which are those of its graph.
 //!
 //! Invariant: a worker runs a thread under a lease of its own, so that two workers never run one thread at the same
 //! time.
 
-use annals::store::log::{LogExt, LogPosition, ThreadParts, ThreadRow, ThreadRows};
-use annals_runs::{SpecialWrite, ThreadRuns, ThreadStatus};
-use std::collections::{BTreeMap, BTreeSet};
+use annals::store::log::{ClaimQuery, ClaimedRun, Claims, LogExt};
+use annals_runs::{SpecialWrite, ThreadRuns};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -17,10 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
-use crate::base::limits::{LEASE_DEFAULT, RECOVERIES_DEFAULT, SCHEDULE_LOOK, WORKER_PAGE_ROWS, WORKER_POLL};
-use crate::base::{Namespace, ThreadId, Timestamp};
+use crate::base::limits::{LEASE_DEFAULT, RECOVERIES_DEFAULT, WORKER_POLL};
+use crate::base::{Namespace, Timestamp};
 use crate::drive::io::pool::on_node_thread;
 use crate::drive::io::runtime::CallerRuntime;
 use crate::drive::run::events::{Listener, RunEvent, RunEventKind, both, tell};
@@ -30,15 +28,16 @@ use crate::error::Error;
 use crate::exec::{RunError, special};
 use crate::graph::{CompiledGraph, START};
 use crate::history::{Thread, ThreadInfo, ThreadQuery};
-use crate::limits::{WORKER_ASK, WORKER_IDLE};
+use crate::limits::WORKER_ASK;
 use crate::store::batch::{Batch, NewWrites};
 use crate::store::lease::{LeaseGroup, NewLease, validate_lease};
 use crate::store::log::LogWatch;
-use crate::store::operation::OperationQuery;
 use crate::store::{Source, StatusKind, Store, StoreError, WriteMark};
 use crate::task::RunControl;
 
-use super::agenda::{Agenda, DueRun};
+use super::claims::{WorkerClaims, WorkerRun};
+use super::lease::{Claimed, HeldLease, held};
+use super::looks::Looks;
 use super::queue::QueueLimit;
 use super::wakeup::{SeenSignals, Wakeup};
 
@@ -56,9 +55,9 @@ struct WorkedGraph {
 
 /// The claim of a worker to a run.
 struct RunClaim<'a> {
-    lease: Duration,
-    groups: Vec<LeaseGroup>,
-    epoch: u64,
+    duration: Duration,
+    held: HeldLease,
+    groups: &'a [LeaseGroup],
     /// The metadata of the run so far.
     metadata: Option<String>,
     listener: Option<&'a Listener>,
@@ -125,18 +124,9 @@ struct WorkerCounts {
     stuck: AtomicU64,
 }
 
-/// The end of the log that a worker has read.
-struct Followed {
-    position: LogPosition,
-    /// The number of the newest operation.
-    operations: u64,
-    /// The count of the signal of the log before the last read; `None` if the log may have changed without it.
-    signals: Option<u64>,
-}
-
 /// The parts of a worker that its threads share.
 struct SharedWork<'a> {
-    agenda: &'a Mutex<Agenda>,
+    claims: &'a WorkerClaims,
     counts: &'a WorkerCounts,
     control: &'a RunControl,
     wakeup: &'a Wakeup,
@@ -169,9 +159,9 @@ impl Worker {
         let (name, takes_argument, graph) = (graph.name().to_owned(), graph.graph.entry, graph.clone());
         let async_node = graph.graph.async_node();
         let run = Arc::new(move |thread: &Thread, claim: &RunClaim<'_>| {
-            let mut run = graph.run(thread).lease(claim.lease).control(&claim.control.for_one_run());
-            run.settings.lease_groups.clone_from(&claim.groups);
-            run.settings.expected_epoch = Some(claim.epoch);
+            let mut run = graph.run(thread).lease(claim.duration).control(&claim.control.for_one_run());
+            run.settings.held_lease = Some(Arc::clone(&claim.held));
+            run.settings.lease_groups = claim.groups.to_vec();
             run.settings.listener = both(run.settings.listener.take(), claim.listener);
             if claim.metadata.is_some() {
                 run.settings.metadata.clone_from(&claim.metadata);
@@ -349,72 +339,72 @@ impl Worker {
 
     fn work(&self, control: &RunControl, ends_idle: bool) -> Result<WorkerReport, Error> {
         validate_lease(self.lease)?;
-        let mut signals = self.store.backend().watch_log()?.every(WORKER_POLL);
-        let (position, operations) = (self.store.backend().position(0)?, self.last_operation()?);
-        let mut followed = Followed { position, operations, signals: None };
+        let mut signals = self.store.backend().watch_log()?.every(WORKER_POLL).backing_off_to(WORKER_ASK);
         for status in [StatusKind::Sleeping, StatusKind::Interrupted] {
             self.deliver(&ThreadQuery::new().status(status))?;
         }
-        let (agenda, counts, clock) = (Mutex::new(Agenda::default()), WorkerCounts::default(), ElapsedTime::start());
-        let (mut scan_at, mut ask_at, mut fire_at) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
-        let mut fires_next: Option<Timestamp> = None;
+        let (claims, counts) = (WorkerClaims::default(), WorkerCounts::default());
         let runtime = CallerRuntime::here();
         self.verify_runtime(&runtime)?;
         let wakeup = Wakeup::of(&signals, control);
-        let shared = SharedWork { agenda: &agenda, counts: &counts, control, wakeup: &wakeup };
+        let shared = SharedWork { claims: &claims, counts: &counts, control, wakeup: &wakeup };
         std::thread::scope(|scope| {
-            loop {
-                let seen = wakeup.seen();
-                if clock.elapsed() >= scan_at {
-                    agenda.lock().has_more = true;
-                    scan_at = clock.elapsed() + self.lease / 3;
-                }
-                if clock.elapsed() >= fire_at || fires_next.is_some_and(|at| at <= self.store.now()) {
-                    fires_next = self.fire()?;
-                    fire_at = clock.elapsed() + SCHEDULE_LOOK;
-                }
-                let wakes_next = self.find(&agenda, &mut followed, seen)?;
-                let mut list = agenda.lock();
-                if let Some(error) = list.error.take() {
-                    return Err(error);
-                }
-                if clock.elapsed() >= ask_at {
-                    list.ask_again();
-                    ask_at = clock.elapsed() + WORKER_ASK;
-                }
-                while list.running() < self.concurrency
-                    && !shared.stops()
-                    && let Some(due) = list.take()
-                {
-                    let (shared, runtime) = (&shared, &runtime);
-                    scope.spawn(move || runtime.enter(|| self.run_all(due, shared)));
-                }
-                let (is_idle, is_empty) = (list.running() == 0, list.len() == 0 && !list.has_more);
-                let next_at = list.allowed_at().into_iter().chain(fires_next).chain(wakes_next);
-                let next_at = next_at.filter(|at| *at > self.store.now()).min();
-                let (is_full, is_refused) = (list.running() >= self.concurrency, list.is_refused());
-                drop(list);
-                if is_idle && (ends_idle && is_empty || shared.stops()) {
-                    return Ok(());
-                }
-                // A run of another process that ends makes room, and the last one to be refused may have missed it.
-                let look_at = if is_refused { scan_at.min(ask_at) } else { scan_at };
-                let left = look_at.saturating_sub(clock.elapsed());
-                if is_full {
-                    wakeup.linger(seen);
-                }
-                if self.wait(&mut signals, seen, left, next_at)? {
-                    followed.signals = None;
-                }
-            }
+            let begin = |run: WorkerRun| {
+                let (shared, runtime) = (&shared, &runtime);
+                scope.spawn(move || runtime.enter(|| self.run_all(run, shared)));
+            };
+            let ended = self.claim_until_done(&shared, &mut signals, ends_idle, begin);
+            claims.close();
+            ended
         })?;
-        // Runs that failed release their leases in the background.
+        // Runs that failed, or did not begin, release their leases in the background.
         self.store.flush_abandoned();
         Ok(WorkerReport {
             continued: counts.continued.into_inner(),
             failed: counts.failed.into_inner(),
             stuck: counts.stuck.into_inner(),
         })
+    }
+
+    /// Claims runs for the threads that are free and begins them, until it is asked to stop or nothing is due.
+    fn claim_until_done(
+        &self,
+        shared: &SharedWork<'_>,
+        signals: &mut LogWatch,
+        ends_idle: bool,
+        begin: impl Fn(WorkerRun),
+    ) -> Result<(), Error> {
+        let mut looks = Looks::new(self.lease / 3);
+        loop {
+            let seen = shared.wakeup.seen();
+            if looks.fire_is_due(self.store.now()) {
+                looks.fired(self.fire()?);
+            }
+            if looks.are_due(seen.log, self.store.now()) {
+                shared.claims.look_again();
+            }
+            let free = self.concurrency.saturating_sub(shared.claims.progress().running);
+            let wanted = if shared.stops() { 0 } else { free };
+            shared.claims.take(wanted, |count| self.claim(count)).into_iter().for_each(&begin);
+            if let Some(error) = shared.claims.take_error() {
+                return Err(error);
+            }
+            let progress = shared.claims.progress();
+            let is_done = !progress.has_more && !progress.is_refused;
+            if progress.running == 0 && (ends_idle && is_done || shared.stops()) {
+                return Ok(());
+            }
+            if progress.running >= self.concurrency {
+                shared.wakeup.wait_for_room(seen, looks.next_in(self.store.now()));
+                looks.note_change();
+            } else if !progress.has_more || shared.stops() {
+                looks.claimed(&progress);
+                if wait(signals, seen, looks.next_in(self.store.now()))? {
+                    shared.wakeup.wait_for_room(seen, looks.linger());
+                    looks.note_change();
+                }
+            }
+        }
     }
 
     /// Verifies that there is a runtime of Tokio for the async nodes of its graphs, unless they need none.
@@ -442,283 +432,91 @@ impl Worker {
         Ok(None)
     }
 
-    /// Waits for a commit, the end of a run, a request to stop, the timestamp `next_at` of a timer, a rate or a
-    /// schedule, or the next look at the queues. Returns whether the log may have changed.
-    fn wait(
-        &self,
-        signals: &mut LogWatch,
-        seen: SeenSignals,
-        left: Duration,
-        next_at: Option<Timestamp>,
-    ) -> Result<bool, StoreError> {
-        let now = self.store.now();
-        let due_in = next_at.filter(|at| *at > now).map_or(i64::MAX, |at| at.as_micros() - now.as_micros());
-        let due_in = Duration::from_micros(u64::try_from(due_in).unwrap_or(u64::MAX));
-        let (since, longest) = (ElapsedTime::start(), left.min(due_in).min(WORKER_IDLE));
-        while let Some(left) = longest.checked_sub(since.elapsed()).filter(|left| !left.is_zero()) {
-            if signals.wait(seen.log, left)? {
-                return Ok(true);
-            }
+    /// Claims runs, at most `count`.
+    fn claim(&self, count: usize) -> Result<(Claims, Vec<WorkerRun>), StoreError> {
+        self.store.flush_abandoned();
+        let (now, owners) = (self.store.now(), (0..count).map(|_| self.store.mint_owner()));
+        let mut query = ClaimQuery::new(owners, now, now.saturating_add(self.lease));
+        for (name, graph) in &self.graphs {
+            query = query.queue(name, graph.limits.iter().flat_map(QueueLimit::groups));
         }
-        Ok(false)
+        let mut claims = match self.store.backend().claim(&query) {
+            // Another process has the lock: the runs stay due.
+            Err(StoreError::Busy { .. }) => {
+                let mut none = Claims::default();
+                none.is_refused = true;
+                none
+            }
+            claims => claims?,
+        };
+        let mut runs = Vec::new();
+        for claimed in std::mem::take(&mut claims.runs) {
+            let thread = self.store.thread(claimed.info.id())?;
+            let lease = held(thread, claimed.lease.owner.clone(), self.lease);
+            runs.push(WorkerRun { claimed, lease });
+        }
+        Ok((claims, runs))
     }
 
-    /// Reads the first runs of the queues of its graphs, if it knows too few.
-    fn refill(&self, agenda: &Mutex<Agenda>) -> Result<(), StoreError> {
-        if !agenda.lock().has_more || agenda.lock().len() >= self.concurrency {
-            return Ok(());
-        }
-        agenda.lock().has_more = false;
-        for graph in self.graphs.keys() {
-            let mut query = ThreadQuery::new().queue(graph).limit(WORKER_PAGE_ROWS);
-            loop {
-                self.store.flush_abandoned();
-                let page = self.store.backend().thread_rows(&ThreadRows::Listed(&query), info_and_lease())?;
-                let is_last = page.len() < WORKER_PAGE_ROWS;
-                let added = page.iter().filter(|row| self.offer(agenda, row, false)).count();
-                // The runs that others have claimed, or that a limit refuses, are passed over.
-                match page.last().and_then(|row| row.info.as_ref()).filter(|_| !is_last) {
-                    Some(last) if added == 0 => query = query.after(last),
-                    last => {
-                        agenda.lock().has_more |= last.is_some();
-                        break;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Finds the runs that are due. Returns the timestamp of the first timer that has not passed.
-    fn find(
-        &self,
-        agenda: &Mutex<Agenda>,
-        followed: &mut Followed,
-        seen: SeenSignals,
-    ) -> Result<Option<Timestamp>, StoreError> {
-        if followed.signals.replace(seen.log) != Some(seen.log) {
-            self.follow(agenda, &mut followed.position)?;
-            self.follow_operations(agenda, &mut followed.operations)?;
-        }
-        let wakes_next = self.wake(agenda)?;
-        self.refill(agenda)?;
-        Ok(wakes_next)
-    }
-
-    /// Finds the threads with new checkpoints whose tasks are due.
-    fn follow(&self, agenda: &Mutex<Agenda>, position: &mut LogPosition) -> Result<(), StoreError> {
-        let mut is_first = true;
-        loop {
-            let page = self.store.backend().changes_after(position, None, WORKER_PAGE_ROWS)?;
-            *position = page.position;
-            let records: Vec<_> = page.records.into_iter().map(|(_, record)| record).collect();
-            for record in records.iter().filter(|record| annals_runs::is_mailbox(&record.point.namespace)) {
-                deliver_to(&self.store.thread(&record.point.thread)?)?;
-            }
-            if is_first {
-                let roots =
-                    records.iter().filter(|record| record.point.namespace.is_root() && !record.tasks.is_empty());
-                self.look(agenda, roots.map(|record| &record.point.thread), false)?;
-            } else {
-                // The queues hold the others, in their order.
-                agenda.lock().has_more = true;
-            }
-            if records.len() < WORKER_PAGE_ROWS {
-                return Ok(());
-            }
-            is_first = false;
-        }
-    }
-
-    /// Finds the threads whose facts or heads were changed by an operation, such as the end of a pause.
-    fn follow_operations(&self, agenda: &Mutex<Agenda>, last: &mut u64) -> Result<(), StoreError> {
-        let newest = self.last_operation()?;
-        let mut query = OperationQuery::default();
-        query.limit = WORKER_PAGE_ROWS;
-        while *last < newest {
-            let records = self.store.backend().operations(&query)?;
-            let changes = records.iter().filter(|record| record.id > *last).flat_map(|record| &record.changes);
-            self.look(agenda, changes.map(|change| &change.thread), false)?;
-            query.before = records.last().map(|record| record.id).filter(|id| *id > *last);
-            if query.before.is_none() {
-                *last = newest;
-            }
-        }
-        Ok(())
-    }
-
-    fn last_operation(&self) -> Result<u64, StoreError> {
-        let mut query = OperationQuery::default();
-        query.limit = 1;
-        let newest = self.store.backend().operations(&query)?;
-        Ok(newest.first().map_or(0, |record| record.id))
-    }
-
-    /// Gives signals to the threads of a query: those that came when no worker followed the log.
+    /// Gives signals to the threads of a query: those whose sender or run has died before it gave them.
     fn deliver(&self, query: &ThreadQuery) -> Result<(), StoreError> {
         self.store.for_each_thread(query.clone(), deliver_to).map(|_| ())
     }
 
-    /// Finds the threads whose sleeping tasks can go on, and those with a task that was made due from outside. Returns
-    /// the timestamp of the first timer that has not passed.
-    fn wake(&self, agenda: &Mutex<Agenda>) -> Result<Option<Timestamp>, StoreError> {
-        let (now, backend) = (self.store.now(), self.store.backend());
-        let first = backend.timers(None, 1)?.first().map(|timer| timer.wake_at);
-        if first.is_none_or(|wake_at| wake_at > now) {
-            return Ok(first);
-        }
-        if agenda.lock().len() <= WORKER_PAGE_ROWS {
-            let due = backend.timers(Some(now), WORKER_PAGE_ROWS)?;
-            let added = self.look(agenda, due.iter().map(|timer| &timer.point.thread), true)?;
-            if added == 0 && due.len() == WORKER_PAGE_ROWS {
-                // Those at the front belong to other graphs.
-                let all = self.store.timers(Some(now))?;
-                self.look(agenda, all.iter().skip(due.len()).map(|timer| &timer.point.thread), true)?;
-            }
-        }
-        // A timer that has passed and is still there belongs to others, or runs.
-        let next = backend.timers(None, WORKER_PAGE_ROWS)?;
-        Ok(next.iter().map(|timer| timer.wake_at).find(|wake_at| *wake_at > now))
-    }
-
-    /// Adds those of some threads that are due, read at once. Those that it knows are passed over. Returns the number
-    /// of those that were added.
-    fn look<'t>(
-        &self,
-        agenda: &Mutex<Agenda>,
-        threads: impl Iterator<Item = &'t ThreadId>,
-        woken: bool,
-    ) -> Result<usize, StoreError> {
-        let unknown: BTreeSet<&ThreadId> = {
-            let agenda = agenda.lock();
-            threads.filter(|thread| !agenda.knows(thread)).collect()
-        };
-        let unknown: Vec<&ThreadId> = unknown.into_iter().collect();
-        let mut added = 0;
-        for page in unknown.chunks(WORKER_PAGE_ROWS) {
-            let rows = self.store.backend().thread_rows(&ThreadRows::Ids(page), info_and_lease())?;
-            added += rows.iter().filter(|row| self.offer(agenda, row, woken)).count();
-        }
-        Ok(added)
-    }
-
-    /// Adds a thread that is due, belongs to one of the graphs, and has no live lease. `woken` tells that one of its
-    /// timers has passed. Returns whether it was added.
-    fn offer(&self, agenda: &Mutex<Agenda>, row: &ThreadRow, woken: bool) -> bool {
-        let Some((info, graph)) = row.info.as_ref().and_then(|info| Some((info, self.due(info, woken)?))) else {
-            return false;
-        };
-        let now = self.store.now();
-        !row.lease.as_ref().is_some_and(|lease| lease.is_live(now))
-            && agenda.lock().add(DueRun::of(info, graph.groups(info)))
-    }
-
-    /// Returns the graph of a thread that is due and not paused.
-    fn due(&self, info: &ThreadInfo, woken: bool) -> Option<&WorkedGraph> {
-        let is_due = match ThreadStatus::of(info) {
-            ThreadStatus::Running => true,
-            ThreadStatus::Sleeping(until) => woken || until <= self.store.now(),
-            // One of several interrupts has a resume value from outside.
-            ThreadStatus::Interrupted(_) => woken,
-            _ => false,
-        };
-        let is_due = is_due && !info.facts().is_paused;
-        info.graph().filter(|_| is_due).and_then(|name| self.graphs.get(name))
-    }
-
     /// Continues the run of a thread, unless it is stuck, and then one that is due after the other.
-    fn run_all(&self, first: DueRun, shared: &SharedWork<'_>) {
+    fn run_all(&self, first: WorkerRun, shared: &SharedWork<'_>) {
         let mut next = Some(first);
-        while let Some(due) = next.take() {
-            let ended = self.continue_run(&due, shared);
-            let mut agenda = shared.agenda.lock();
-            match ended {
-                Ok(None) => {
-                    agenda.end(&due.thread);
-                    // A run that failed stays due without a commit that tells of it.
-                    agenda.has_more |= agenda.failures.contains_key(&due.thread);
-                }
-                Ok(Some((group, until))) => agenda.refuse(due, group, until),
-                Err(error) => {
-                    agenda.end(&due.thread);
-                    agenda.error.get_or_insert(error);
-                }
-            }
-            if agenda.error.is_none() && !shared.stops() {
-                next = agenda.take();
-            }
-            // A run that ended without a commit also makes room for another one, and a short agenda is refilled.
-            if next.is_none() || agenda.len() < self.concurrency {
-                drop(agenda);
-                shared.wakeup.notify();
+        while let Some(run) = next.take() {
+            let ended = if shared.stops() { Ok(()) } else { self.continue_run(&run, shared) };
+            // A run that failed, or did not begin, releases its lease in the background: from then on the thread can be
+            // claimed again.
+            drop(run);
+            self.store.flush_abandoned();
+            shared.claims.end(ended);
+            if !shared.stops() {
+                next = shared.claims.take(1, |count| self.claim(count)).pop();
             }
         }
+        shared.wakeup.notify();
     }
 
-    /// Continues a run. Returns the group whose limit has refused the claim, if one did.
-    fn continue_run(
-        &self,
-        due: &DueRun,
-        shared: &SharedWork<'_>,
-    ) -> Result<Option<(String, Option<Timestamp>)>, Error> {
-        let SharedWork { agenda, counts, control, .. } = *shared;
-        let id = &due.thread;
-        let thread = self.store.thread(id)?;
-        // From one snapshot: a run that another worker has claimed since, or holds, is left to it.
-        let row = self.store.backend().thread_rows(&ThreadRows::Ids(&[id]), info_and_lease())?.pop();
-        let ThreadRow { info: Some(info), lease, .. } = row.unwrap_or_default() else { return Ok(None) };
-        if lease.as_ref().is_some_and(|lease| lease.is_live(self.store.now())) {
-            return Ok(None);
-        }
-        let woken = match ThreadStatus::of(&info) {
-            ThreadStatus::Interrupted(_) => self.is_woken(&thread)?,
-            ThreadStatus::Sleeping(until) if until > self.store.now() => self.is_woken(&thread)?,
-            _ => false,
-        };
-        let Some(graph) = self.due(&info, woken) else { return Ok(None) };
-        let (failures, failure) = agenda.lock().failures.get(id).cloned().unwrap_or_default();
-        let unreleased = lease.as_ref().filter(|lease| lease.expires_at.is_some());
-        let recoveries = unreleased.map_or(0, |lease| lease.recoveries + 1);
-        let ends = if recoveries > self.max_recoveries || failures > self.max_recoveries {
-            let attempts = recoveries.max(failures);
+    /// Continues a run that was claimed.
+    fn continue_run(&self, run: &WorkerRun, shared: &SharedWork<'_>) -> Result<(), Error> {
+        let SharedWork { claims, counts, control, .. } = *shared;
+        let ClaimedRun { info, lease, groups, .. } = &run.claimed;
+        let thread = self.store.thread(info.id())?;
+        let Some(graph) = info.graph().and_then(|name| self.graphs.get(name)) else { return Ok(()) };
+        let (failures, failure) = claims.failures(info.id());
+        let ends = if lease.recoveries > self.max_recoveries || failures > self.max_recoveries {
+            let attempts = lease.recoveries.max(failures);
             let why = if failure.is_empty() { failure } else { format!(": {failure}") };
             Some(format!("the run was continued {attempts} times and did not end{why}"))
         } else {
-            graph.misfit(&info)
+            graph.misfit(info)
         };
         if let Some(message) = ends {
-            if self.mark_stuck(&thread, &message)? {
+            if self.mark_stuck(&thread, run, &message)? {
                 counts.stuck.fetch_add(1, Ordering::Relaxed);
-                self.report_stuck(&info, message);
+                self.report_stuck(info, message);
             }
             // A retry from outside counts anew.
-            agenda.lock().failures.remove(id);
-            return Ok(None);
+            claims.forget_failures(info.id());
+            return Ok(());
         }
-        let (epoch, groups) = (lease.map_or(0, |lease| lease.epoch) + 1, due.groups.clone());
-        let (metadata, listener) = (metadata_of(&info), self.listener.as_ref());
-        let claim = RunClaim { lease: self.lease, groups, epoch, metadata, listener, control };
-        let ended = (graph.run)(&thread, &claim);
-        // A run that failed releases its lease in the background: from then on the thread can be claimed again.
-        self.store.flush_abandoned();
-        match ended {
+        let (metadata, listener, held) = (metadata_of(info), self.listener.as_ref(), Arc::clone(&run.lease));
+        match (graph.run)(&thread, &RunClaim { duration: self.lease, held, groups, metadata, listener, control }) {
             Ok(()) => {
-                agenda.lock().failures.remove(id);
+                claims.forget_failures(info.id());
                 counts.continued.fetch_add(1, Ordering::Relaxed);
             }
-            Err(error) => match error.as_store() {
-                Some(StoreError::LeaseLimit { group, until }) => return Ok(Some((group.clone(), *until))),
-                // Another worker was faster, or somebody has edited the thread.
-                _ if error.is_busy() || error.is_conflict() => {}
-                _ => {
-                    let mut agenda = agenda.lock();
-                    let (count, last) = agenda.failures.entry(id.clone()).or_default();
-                    (*count, *last) = (*count + 1, error.to_string());
-                    counts.failed.fetch_add(1, Ordering::Relaxed);
-                }
-            },
+            // Somebody has edited the thread, or claimed it after a receive: it is claimed again if it is due.
+            Err(error) if is_left_to_others(&error) => {}
+            Err(error) => {
+                claims.note_failure(info.id(), error.to_string());
+                counts.failed.fetch_add(1, Ordering::Relaxed);
+            }
         }
-        Ok(None)
+        Ok(())
     }
 
     fn report_stuck(&self, info: &ThreadInfo, message: String) {
@@ -728,15 +526,9 @@ impl Worker {
         tell(listener, &RunEvent { thread: Some(info.id().clone()), graph, run, at: self.store.now(), kind });
     }
 
-    /// Returns whether a timer of the thread has passed.
-    fn is_woken(&self, thread: &Thread) -> Result<bool, StoreError> {
-        let first = thread.timers()?.into_iter().next();
-        Ok(first.is_some_and(|timer| timer.wake_at <= self.store.now()))
-    }
-
     /// Stores an error with the first task that is due, as one with which the run is given up. Returns `false` if
     /// another worker has claimed the thread meanwhile, or the head has moved.
-    fn mark_stuck(&self, thread: &Thread, message: &str) -> Result<bool, Error> {
+    fn mark_stuck(&self, thread: &Thread, run: &WorkerRun, message: &str) -> Result<bool, Error> {
         let Some(head) = thread.head()? else { return Ok(false) };
         let record = head.record();
         let Some(task) = record.tasks.first() else { return Ok(false) };
@@ -744,31 +536,20 @@ impl Worker {
             .with(vec![special(SpecialWrite::Error, message).with_mark(Some(WriteMark::GivenUp))]);
         let mut batch = Batch::new(thread.id().clone(), Namespace::root(), Some(record.point.checkpoint));
         batch.writes = vec![writes];
-        let (owner, now) = (self.store.mint_owner(), self.store.now());
-        batch.lease = Some(match thread.last_lease()? {
-            // The next recoveries are counted from here.
-            Some(lease) if !lease.is_live(now) => NewLease::break_of(owner, now, lease.epoch),
-            _ => NewLease::require_unclaimed(owner, now),
-        });
+        // The next recoveries are counted from here.
+        batch.lease = Some(NewLease::release(run.claimed.lease.owner.clone()));
         match self.store.commit(&batch) {
-            Ok(()) => Ok(true),
-            Err(StoreError::Leased { .. } | StoreError::Conflict { .. }) => Ok(false),
+            Ok(()) => {
+                run.lease.lock().as_mut().and_then(Claimed::take);
+                Ok(true)
+            }
+            Err(StoreError::LeaseLost { .. } | StoreError::Conflict { .. }) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
 }
 
 impl WorkedGraph {
-    /// Returns the groups of leases in which a run counts.
-    fn groups(&self, info: &ThreadInfo) -> Vec<LeaseGroup> {
-        if self.limits.is_empty() {
-            return Vec::new();
-        }
-        let metadata = info.record().metadata.as_deref().and_then(|text| serde_json::from_str(text).ok());
-        let metadata = metadata.unwrap_or(serde_json::Value::Null);
-        self.limits.iter().flat_map(|limit| limit.groups(&metadata)).collect()
-    }
-
     /// Returns the reason for which the graph cannot take the input that was enqueued for it: an argument and an update
     /// are stored under tasks of different names.
     fn misfit(&self, info: &ThreadInfo) -> Option<String> {
@@ -791,11 +572,22 @@ fn metadata_of(info: &ThreadInfo) -> Option<String> {
     record.metadata.clone().filter(|_| matches!(record.source, Source::Input | Source::Loop))
 }
 
-/// The parts of a thread that tell whether it is due.
-fn info_and_lease() -> ThreadParts<'static> {
-    let mut parts = ThreadParts::default();
-    (parts.info, parts.lease) = (true, true);
-    parts
+/// Waits for a change of the log, the end of a run, or a request to stop, at most for a time. Returns whether there was
+/// one.
+fn wait(signals: &mut LogWatch, seen: SeenSignals, longest: Duration) -> Result<bool, StoreError> {
+    let since = ElapsedTime::start();
+    while let Some(left) = longest.checked_sub(since.elapsed()).filter(|left| !left.is_zero()) {
+        if signals.wait(seen.log, left)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Returns whether an error says that the run is left to others, or is claimed again later.
+fn is_left_to_others(error: &Error) -> bool {
+    let is_refused = matches!(error.as_store(), Some(StoreError::LeaseLimit { .. }));
+    error.is_busy() || error.is_conflict() || is_refused
 }
 
 /// Gives signals to the tasks of a thread. A thread that others change all the time, or delete, is left to them.

@@ -5,11 +5,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use annals::base::{Encoded, Value};
-use annals::store::backend::CommitSettler;
+use annals::store::backend::{ClaimCalls, CommitSettler, claim_runs};
 use annals::store::batch::{Batch, ChangeValue, Data, NewCheckpoint, Payload};
 use annals::store::log::{
-    CommitHandle, Erase, Erasure, HeadParts, Layer, Log, LogExt as _, NamespaceRef, RecordQuery, StateQuery,
-    TimerQuery, VisitState,
+    Capabilities, ClaimQuery, Claims, CommitHandle, Erase, Erasure, HeadParts, Layer, Log, LogExt as _, NamespaceRef,
+    Queues, RecordQuery, StateQuery, TimerQuery, VisitState,
 };
 use annals::store::operation::NewOperation;
 use annals::store::record::{CheckpointRecord, StoredHead, TimerRecord, WriteRecord};
@@ -339,5 +339,15 @@ impl Layer for Disk {
     fn erase(&self, what: &Erase<'_>) -> Result<Erasure, StoreError> {
         self.alive()?;
         self.inner.erase(what)
+    }
+    fn capabilities(&self) -> Capabilities<'_> {
+        self.inner.capabilities().with_queues(self)
+    }
+}
+
+/// Each claim is a write, at which the power may go.
+impl Queues for Disk {
+    fn claim(&self, query: &ClaimQuery) -> Result<Claims, StoreError> {
+        claim_runs(query, usize::MAX, &mut ClaimCalls(self))
     }
 }
