@@ -8,7 +8,7 @@ use annals::history::{ChannelDiff, Snapshot, Thread, diff};
 use annals::message::Message;
 use annals::prelude::*;
 use annals::state::{KeyMap, StateError, Text};
-use annals::store::ItemRange;
+use annals::store::{ItemRange, StoreError};
 
 use super::both::on_both;
 use crate::cases;
@@ -282,6 +282,22 @@ fn maps_and_texts_are_written_by_name_and_dynamically() {
         let long = thread.put("files", &"k".repeat(1_025), 1).unwrap_err();
         assert!(long.to_string().contains("a key of 1025 bytes is past the limit of 1024"), "{long}");
         assert!(thread.at("@").unwrap().text_tail("files", 3).unwrap_err().to_string().contains("is not a text"));
+    });
+}
+
+#[test]
+fn a_name_with_two_colons_is_refused() {
+    on_both(|store| {
+        let thread = store.thread("t").unwrap();
+        thread.set("one:colon", 1).unwrap();
+        let typed = thread.with_schema(DynSchema::new().last("a:b:c").build());
+        for refused in
+            [thread.set("a:b:c", 1), thread.append("a::b", [1]), typed.update(DynUpdate::new().set("a:b:c", 1))]
+        {
+            let error = refused.unwrap_err();
+            assert!(matches!(error.as_store(), Some(StoreError::Invalid { field: "write.channel", .. })), "{error}");
+        }
+        assert_eq!(thread.at("@").unwrap().values().unwrap().len(), 1);
     });
 }
 

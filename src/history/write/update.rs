@@ -234,15 +234,26 @@ fn typed<S: Send + Sync + 'static>(state: StateRef) -> Arc<S> {
     Arc::downcast(state).unwrap_or_else(|_| unreachable!("a layout makes states of its own type"))
 }
 
-/// Resolves the fields of a change and gives ids to messages without one.
+/// Resolves the fields of a change, verifies their names, and gives ids to messages without one.
 pub(crate) fn prepared(thread: &Thread, layout: &dyn Layout, writes: Writes) -> Result<Vec<(usize, BoxWrite)>, Error> {
     let mut ids = IdSource::from_seed(thread.store().mint_seed());
     let resolved = resolve(layout, writes)?.into_iter().map(|(field, write)| {
+        verify_name(thread, layout.name(field))?;
         let mut write = if write.told_of().is_some() { layout.plain(field, &write) } else { write };
         layout.prepare(field, &mut write, &mut ids);
-        (field, write)
+        Ok((field, write))
     });
-    Ok(resolved.collect())
+    resolved.collect()
+}
+
+/// Verifies that a channel of the root namespace is one of the state. An executor has namespaces of its own, whose
+/// channels have any names.
+fn verify_name(thread: &Thread, channel: &str) -> Result<(), StoreError> {
+    if !thread.namespace().is_root() || channel.matches(':').count() < 2 {
+        return Ok(());
+    }
+    let reason = format!("{channel:?} holds two colons: such a channel is one of an executor, and not of the state");
+    Err(StoreError::Invalid { field: "write.channel", reason })
 }
 
 /// Returns the head of a thread.

@@ -78,9 +78,12 @@ fn check_names(draft: &GraphDraft, layout: &dyn Layout, problems: &mut Vec<Graph
     }
     let mut seen = HashSet::new();
     for name in (0..layout.len()).map(|field| layout.name(field)) {
-        let control = (name.starts_with(BRANCH_CHANNEL) || name.starts_with(JOIN_CHANNEL))
+        let trigger = (name.starts_with(BRANCH_CHANNEL) || name.starts_with(JOIN_CHANNEL))
             .then(|| "it is the name of a trigger".to_string());
-        if let Some(reason) = bad_name(name).or(control) {
+        let control = (name.matches(':').count() > 1).then(|| {
+            "it holds two colons, by which the channels of an executor are told from those of the state".into()
+        });
+        if let Some(reason) = bad_name(name).or(trigger).or(control) {
             problems.push(GraphProblem::BadName { what: "channel", name: name.to_string(), reason });
         }
         if &**name == ROOT && layout.len() > 1 {

@@ -55,6 +55,17 @@ fn every_problem_is_reported_at_once() {
 }
 
 #[test]
+fn a_channel_with_two_colons_is_refused() {
+    let schema = DynSchema::new().last("one:colon").last("a:b:c").build();
+    let node = |_: &annals::state::DynState| Ok(());
+    let error = StateGraph::with_schema(schema).node("a", node).edge(START, "a").compile().unwrap_err();
+    match &error.problems[..] {
+        [P::BadName { what: "channel", name, reason }] => assert!(name == "a:b:c" && reason.contains("two colons")),
+        _ => panic!("{error}"),
+    }
+}
+
+#[test]
 fn closures_as_conditional_edges_do_not_clash() {
     let graph = StateGraph::<Log>::new()
         .sequence((("a", say("a")), ("b", say("b"))))
