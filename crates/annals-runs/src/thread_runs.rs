@@ -140,9 +140,9 @@ pub trait ThreadRuns: sealed::Sealed {
     fn resume_interrupt(&self, id: &str, value: impl Into<Value>) -> Result<(), StoreError>;
 
     /// Sends a signal to the thread: a value under a name, which one task receives once (`Context::receive` of the
-    /// executor). It is durable when this returns, and a task that waits for it is due. The thread need not exist: its first run finds the signal. Signals
-    /// of one name are received in the order in which they were sent; those that no task receives lie in the mailbox
-    /// until the thread is deleted. Returns the checkpoint of the mailbox.
+    /// executor). It is durable when this returns, and a task that waits for it is due. The thread need not exist: its
+    /// first run finds the signal. Signals of one name are received in the order in which they were sent; those that no
+    /// task receives lie in the mailbox until the thread is deleted. Returns the checkpoint of the mailbox.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if the name is empty, longer than 256 bytes, or holds a NUL; [`StoreError::ThreadEnded`]

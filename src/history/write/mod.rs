@@ -382,8 +382,8 @@ impl ThreadWrite {
     /// first, the write is applied to the head that it left, unless a head is [expected](Self::on_head).
     ///
     /// # Errors
-    /// [`StoreError::Invalid`] if a channel of the thread is of another kind, is written in two ways, or has a name with
-    /// two colons; [`StoreError::Conflict`] if the head is not the expected one, or if other writers were faster 64 times in a row;
+    /// [`StoreError::Invalid`] if a channel is of another kind, is written in two ways, or has two colons in its name;
+    /// [`StoreError::Conflict`] if the head is not the expected one, or if other writers were faster 64 times in a row;
     /// as [`StateThread::update`](super::StateThread::update). Nothing is stored then.
     pub fn commit(self) -> Result<CheckpointId, Error> {
         let Self { thread, writes: own_writes, values, expected, metadata, clears, on_conflict } = self;

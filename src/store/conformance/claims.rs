@@ -157,7 +157,7 @@ pub(super) fn lapsed(backend: &dyn Log) {
     held.checkpoints[0].metadata = Some(r#"{"graph": "work"}"#.into());
     commit(backend, &held);
     release(&place, 2);
-    assert_eq!(lease(&ask(3, 31)), Some((3, 0)), "a lease that was released is no recovery");
+    assert_eq!(lease(&ask(3, 31)), Some((3, 0)), "the lease was released");
     let failed = write(-1, "special", "a value").with_mark(Some(WriteMark::GivenUp));
     let given_up = place.pending(2, writes(2, task(1), "p", vec![failed]));
     commit(backend, &Batch { lease: Some(NewLease::release(owner(3))), ..given_up });

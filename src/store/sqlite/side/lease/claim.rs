@@ -1,5 +1,5 @@
-//! Claims runs of queues: the rows that a claim reads, and the leases that it stores. *Absent:* the order and the limits,
-//! which are those of [`claim_runs`].
+//! Claims runs of queues: the rows that a claim reads, and the leases that it stores. *Absent:* the order and the
+//! limits, which are those of [`claim_runs`].
 
 use super::{groups, write};
 use crate::base::{ThreadId, Timestamp};
