@@ -8,7 +8,7 @@
 //! start empty and are public. So a new optional column changes this file and the backends, and no caller. The enums
 //! are exhaustive, because a backend that does not know a variant must not compile.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::base::limits::{
@@ -537,13 +537,19 @@ impl NewCheckpoint {
         at_most("checkpoint.metadata bytes", self.metadata.as_ref().map_or(0, String::len), METADATA_BYTES_MAX)?;
         at_most("checkpoint.parents", self.parents.len(), PARENTS_MAX)?;
         self.tasks.iter().try_for_each(|task| name("task.name", &task.name))?;
-        self.seen.iter().try_for_each(|seen| name("seen.node", &seen.node))?;
+        let mut nodes = HashSet::with_capacity(self.seen.len());
+        for Seen { node, .. } in &self.seen {
+            name("seen.node", node)?;
+            if !nodes.insert(node) {
+                return invalid("checkpoint.seen", format!("node {node:?} comes twice"));
+            }
+        }
         self.consumed.iter().try_for_each(NewWrites::validate)?;
         if let (Some(Parent::Fork(at)), Some(_)) = (&self.parent, self.consumed.first()) {
             // A fork must not write to its source.
             return invalid("consumed.checkpoint", format!("{} is not in this namespace", at.checkpoint));
         }
-        let mut channels = std::collections::HashSet::with_capacity(self.changes.len());
+        let mut channels = HashSet::with_capacity(self.changes.len());
         for change in &self.changes {
             name("change.channel", &change.channel)?;
             if !channels.insert(&change.channel) {
@@ -564,7 +570,14 @@ impl Change {
             ChangeValue::Value(data) => data.validate(),
             ChangeValue::Items(items) => {
                 let whole = items.iter().filter(|item| !item.op.is_of_position()).count();
-                items.iter().try_for_each(|item| item.validate(whole))
+                items.iter().try_for_each(|item| item.validate(whole))?;
+                let positions = || items.iter().filter(|item| item.op.is_of_position()).map(|item| item.position);
+                let mut taken = HashSet::new();
+                match positions().is_sorted_by(|one, next| one < next) {
+                    true => None,
+                    false => positions().find(|position| !taken.insert(*position)),
+                }
+                .map_or(Ok(()), |twice| invalid("item.position", format!("position {twice} changes twice")))
             }
             _ => Ok(()),
         }

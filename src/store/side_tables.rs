@@ -286,32 +286,26 @@ impl KvChange {
     /// [`StoreError::Invalid`] naming the field and the limit.
     pub fn validate(changes: &[Self]) -> Result<(), StoreError> {
         at_most("kv changes", changes.len(), KV_CHANGES_MAX)?;
+        changes.iter().try_for_each(|change| at_most("kv key", change.place().1.len(), KV_KEY_BYTES_MAX))?;
         changes.iter().try_for_each(|change| match change {
-            Self::Put { key, value, .. } => {
-                at_most("kv key", key.len(), KV_KEY_BYTES_MAX)?;
-                at_most("value bytes", value.bytes.len(), VALUE_BYTES_MAX)
-            }
-            Self::SetVectors { key, vectors, .. } => {
-                at_most("kv key", key.len(), KV_KEY_BYTES_MAX)?;
+            Self::Put { value, .. } => at_most("value bytes", value.bytes.len(), VALUE_BYTES_MAX),
+            Self::SetVectors { vectors, .. } => {
                 at_most("kv vectors", vectors.len(), KV_VECTORS_MAX)?;
                 vectors.iter().try_for_each(KvVector::validate)
             }
-            Self::Delete { key, .. }
-            | Self::SetLifetime { key, .. }
-            | Self::Prolong { key, .. }
-            | Self::DeleteExpired { key, .. } => at_most("kv key", key.len(), KV_KEY_BYTES_MAX),
+            _ => Ok(()),
         })
     }
 
-    /// Returns the namespace whose entry it changes.
-    pub fn namespace(&self) -> &KvNamespace {
+    /// Returns the namespace and the key of the entry that it changes.
+    pub fn place(&self) -> (&KvNamespace, &str) {
         match self {
-            Self::Put { namespace, .. }
-            | Self::Delete { namespace, .. }
-            | Self::SetVectors { namespace, .. }
-            | Self::SetLifetime { namespace, .. }
-            | Self::Prolong { namespace, .. }
-            | Self::DeleteExpired { namespace, .. } => namespace,
+            Self::Put { namespace, key, .. }
+            | Self::Delete { namespace, key, .. }
+            | Self::SetVectors { namespace, key, .. }
+            | Self::SetLifetime { namespace, key, .. }
+            | Self::Prolong { namespace, key, .. }
+            | Self::DeleteExpired { namespace, key, .. } => (namespace, key),
         }
     }
 }

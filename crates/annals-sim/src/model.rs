@@ -103,7 +103,7 @@ pub(crate) fn entities(job: &StoreCall) -> Vec<String> {
         StoreCall::Commit(batch) => batch.parts().map(|part| format!("t:{}", part.thread)).collect(),
         StoreCall::Delete(threads) => threads.iter().map(|thread| format!("t:{thread}")).collect(),
         StoreCall::Kv(changes) => {
-            let namespaces = changes.iter().map(KvChange::namespace);
+            let namespaces = changes.iter().map(|change| change.place().0);
             namespaces.map(|namespace| format!("k:{}", namespace.labels().next().unwrap_or_default())).collect()
         }
         StoreCall::Prune(point) => vec![format!("t:{}", point.thread)],

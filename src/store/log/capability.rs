@@ -225,24 +225,32 @@ pub trait Searches {
     fn search_list(&self, at: &CheckpointRef, channel: &str, text: &str) -> Result<Vec<StoredListChange>, StoreError>;
 
     /// Indexes the texts that a search reads, and returns when all are indexed. From then on the index follows the log;
-    /// the results of searches stay the same. A backend that is indexed already indexes the rest.
+    /// the results of searches stay the same. A backend that is indexed already indexes the rest. This implementation
+    /// is for a backend without an index, as are those of the next two methods.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if the backend cannot have an index, or if it is encrypted and the options do not allow
     /// it; as [`Log::submit`](super::Log::submit).
-    fn enable(&self, options: &SearchOptions) -> Result<(), StoreError>;
+    fn enable(&self, options: &SearchOptions) -> Result<(), StoreError> {
+        let _ = options;
+        Ok(())
+    }
 
     /// Removes the index of texts, if there is one.
     ///
     /// # Errors
     /// As [`Log::submit`](super::Log::submit).
-    fn disable(&self) -> Result<(), StoreError>;
+    fn disable(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Returns the state of the index of texts; `None` without one.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
-    fn index(&self) -> Result<Option<SearchIndex>, StoreError>;
+    fn index(&self) -> Result<Option<SearchIndex>, StoreError> {
+        Ok(None)
+    }
 }
 
 /// A log that can be pruned.

@@ -1,21 +1,21 @@
 //! The one way in: compares a batch with a version of the log, and adds it to that version.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::operation::operate;
 use super::stored::{
-    ChannelContent, ChannelVersion, CheckpointState, EnteredGroup, HeldPayload, Item, ListOrigin, MemoryLog,
-    MemoryNamespace, StoredCheckpoint, StoredList, StoredThread, invalid, not_found,
+    CheckpointState, Item, ListOrigin, MemoryLog, MemoryNamespace, StoredChannel, StoredCheckpoint, StoredList,
+    StoredThread,
 };
 use crate::base::CheckpointId;
 use crate::base::limits::LIST_REFERENCES_MAX;
 use crate::store::StoreError;
 use crate::store::batch::{
-    Batch, ChangeValue, Data, ItemChange, ItemOp, ListRef, NewCheckpoint, NewWrites, Parent, WriteValue,
+    Batch, Change, ChangeValue, Data, ItemChange, ItemOp, ListRef, NewCheckpoint, NewWrites, Parent, Payload,
+    WriteValue,
 };
 use crate::store::lease::{LeaseRecord, NewLease};
-use crate::store::record::{CheckpointRecord, CheckpointRef, WriteRecord};
+use crate::store::record::{ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, WriteRecord};
 
 /// Adds a batch with those that go along. The version of the log is of no use after an error.
 pub(super) fn commit(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreError> {
@@ -30,15 +30,15 @@ pub(super) fn commit(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreErro
         log.threads.get(&batch.thread).ok_or_else(|| StoreError::ThreadNotFound { id: batch.thread.clone() })?;
     } else {
         // Writes on their own went in with the checkpoints, and may not fit any more.
-        for part in batch.parts().filter(|part| !repeats || !part.checkpoints.is_empty()) {
-            commit_part(log, part)?;
+        for batch in batch.parts().filter(|part| !repeats || !part.checkpoints.is_empty()) {
+            BatchPart { log, batch }.commit()?;
         }
         if let Some(operation) = batch.operation.as_ref().filter(|_| !repeats) {
             operate(log, operation)?;
         }
     }
-    if let Some(lease) = lease {
-        log.change_thread(&batch.thread, |thread| set_lease(thread, lease, batch.lease.as_ref()));
+    if let (Some(lease), Some(thread)) = (lease, log.thread_mut(&batch.thread)) {
+        set_lease(thread, lease, batch.lease.as_ref());
     }
     Ok(())
 }
@@ -50,170 +50,159 @@ fn leased(log: &MemoryLog, batch: &Batch) -> Result<Option<LeaseRecord>, StoreEr
     let stored = log.threads.get(&batch.thread).and_then(|thread| thread.lease.as_ref());
     let changed = new.apply(&batch.thread, stored)?;
     let is_claim = changed.as_ref().is_some_and(|lease| lease.is_claim(stored));
-    for (now, group) in new.entered().filter(|_| is_claim).iter().flat_map(|(now, all)| all.iter().map(|of| (*now, of)))
-    {
-        let others = log.threads.iter().filter(|(id, _)| *id != batch.thread);
-        group.admit(
-            now,
-            others.filter_map(|(_, thread)| {
-                let entered = thread.groups.iter().find(|entered| entered.name == group.name)?;
-                let is_live = entered.is_current && thread.lease.as_ref().is_some_and(|lease| lease.is_live(now));
-                Some((is_live, entered.rated_until))
-            }),
-        )?;
+    if let Some((now, groups)) = new.entered().filter(|_| is_claim) {
+        let others = || log.threads.iter().filter(|(id, _)| *id != batch.thread);
+        for group in groups {
+            let members = others().filter_map(|(_, thread)| {
+                let (rated_until, is_current) = thread.groups.get(&group.name)?;
+                let is_live = *is_current && thread.lease.as_ref().is_some_and(|lease| lease.is_live(now));
+                Some((is_live, *rated_until))
+            });
+            group.admit(now, members)?;
+        }
     }
     Ok(changed)
 }
 
 fn set_lease(thread: &mut StoredThread, lease: LeaseRecord, new: Option<&NewLease>) {
-    let is_claim = lease.is_claim(thread.lease.as_ref());
-    let is_released = lease.expires_at.is_none();
+    let (is_claim, is_released) = (lease.is_claim(thread.lease.as_ref()), lease.expires_at.is_none());
     if is_released || is_claim {
         // A claim that counts for a rate does so until its time has passed.
-        thread.groups.retain(|group| group.rated_until.is_some());
-        thread.groups.iter_mut().for_each(|group| group.is_current = false);
+        thread.groups.retain(|_, (rated_until, _)| rated_until.is_some());
+        thread.groups.values_mut().for_each(|(_, is_current)| *is_current = false);
     }
     if let Some((now, groups)) = new.and_then(NewLease::entered).filter(|_| is_claim && !is_released) {
-        thread.groups.retain(|before| groups.iter().all(|group| group.name != before.name));
-        thread.groups.extend(groups.iter().map(|group| EnteredGroup {
-            name: group.name.clone(),
-            rated_until: group.rated_until(now),
-            is_current: true,
-        }));
+        thread.groups.extend(groups.iter().map(|group| (group.name.clone(), (group.rated_until(now), true))));
     }
     thread.lease = Some(lease);
-}
-
-fn commit_part(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreError> {
-    let mut part = BatchPart::of(log, batch);
-    if holds_last(log, batch) {
-        return batch.checkpoints.iter().try_for_each(|new| part.repeat(new));
-    }
-    for expect in &batch.expect {
-        let found = log.space(&batch.thread, &expect.namespace).and_then(MemoryNamespace::head_id);
-        if found != expect.head {
-            let (thread, namespace) = (batch.thread.clone(), expect.namespace.clone());
-            return Err(StoreError::Conflict { thread, namespace, expected: expect.head, found });
-        }
-    }
-    batch.writes.iter().try_for_each(|new| part.add_writes(new).map(|_| ()))?;
-    for timer in &batch.timers {
-        match timer.wake_at {
-            Some(wake_at) => _ = part.space.timers.insert(timer.task, (timer.checkpoint, wake_at)),
-            None => _ = part.space.timers.remove(&timer.task),
-        }
-    }
-    batch.checkpoints.iter().try_for_each(|new| part.add(new))?;
-    let BatchPart { space, seq, branch, .. } = part;
-    (log.seq, log.branch) = (seq, branch);
-    if let Some(first) = batch.checkpoints.first().filter(|_| log.threads.get(&batch.thread).is_none()) {
-        log.threads.put(batch.thread.clone(), Arc::new(StoredThread::new(first.created_at)));
-    }
-    log.change_thread(&batch.thread, |thread| thread.spaces.put(batch.namespace.clone(), Arc::new(space)));
-    Ok(())
 }
 
 /// Returns whether the last checkpoint of a batch is stored.
 fn holds_last(log: &MemoryLog, batch: &Batch) -> bool {
     let space = log.space(&batch.thread, &batch.namespace);
-    space.zip(batch.checkpoints.last()).is_some_and(|(space, last)| space.checkpoints.get(&last.id).is_some())
+    space.zip(batch.checkpoints.last()).is_some_and(|(space, last)| space.stored(&last.id).is_some())
 }
 
-/// The namespace of a batch, to which the batch is added.
+/// A batch without those that go along, and the version of the log to which it is added.
 struct BatchPart<'a> {
-    log: &'a MemoryLog,
+    log: &'a mut MemoryLog,
     batch: &'a Batch,
-    space: MemoryNamespace,
-    seq: u64,
-    branch: u64,
 }
 
-impl<'a> BatchPart<'a> {
-    fn of(log: &'a MemoryLog, batch: &'a Batch) -> Self {
-        let space = log.space(&batch.thread, &batch.namespace).cloned().unwrap_or_default();
-        Self { log, batch, space, seq: log.seq, branch: log.branch }
+impl BatchPart<'_> {
+    fn commit(&mut self) -> Result<(), StoreError> {
+        let Batch { thread, namespace, .. } = self.batch;
+        if holds_last(self.log, self.batch) {
+            return self.batch.checkpoints.iter().try_for_each(|new| self.repeat(new));
+        }
+        for expect in &self.batch.expect {
+            let (expected, found) = (expect.head, self.log.space(thread, &expect.namespace));
+            let found = found.and_then(MemoryNamespace::head_id);
+            if found != expected {
+                let (thread, namespace) = (thread.clone(), expect.namespace.clone());
+                return Err(StoreError::Conflict { thread, namespace, expected, found });
+            }
+        }
+        self.batch.writes.iter().try_for_each(|new| self.add_writes(new).map(|_| ()))?;
+        for timer in &self.batch.timers {
+            let Some(space) = self.log.space_mut(thread, namespace) else { break };
+            match timer.wake_at {
+                Some(wake_at) => _ = space.timers.insert(timer.task, (timer.checkpoint, wake_at)),
+                None => _ = space.timers.remove(&timer.task),
+            }
+        }
+        self.batch.checkpoints.iter().try_for_each(|new| self.add(new))
+    }
+
+    fn point(&self, checkpoint: CheckpointId) -> CheckpointRef {
+        CheckpointRef::new(self.batch.thread.clone(), self.batch.namespace.clone(), checkpoint)
+    }
+
+    /// Returns a checkpoint of the namespace of the batch.
+    fn own(&self, id: &CheckpointId) -> Option<&StoredCheckpoint> {
+        self.log.space(&self.batch.thread, &self.batch.namespace)?.stored(id)
     }
 
     /// Compares a checkpoint of a batch that is stored with the stored one.
     fn repeat(&self, new: &NewCheckpoint) -> Result<(), StoreError> {
         let duplicate = || StoreError::Duplicate { id: new.id };
-        let old = self.space.checkpoints.get(&new.id).ok_or_else(duplicate)?.kept()?;
+        let old = self.own(&new.id).ok_or_else(duplicate)?.kept()?;
         // A batch with a dangling reference was never accepted, so it differs from the stored one.
         let parent = self.parent(new).map_err(|_| duplicate())?;
-        let mut record = self.record(new, parent.as_ref());
+        let mut record = self.record(new, parent);
         (record.seq, record.branch) = (old.record.seq, old.record.branch);
         // The state of a pruned parent is not stored.
-        let has_state = parent.as_ref().is_none_or(|parent| !parent.record.pruned);
-        let state = self.state_after(parent.as_ref(), new, (record.ordinal, record.seq));
-        let is_same =
-            record == *old.record && new.consumed.iter().flat_map(records_of).eq(old.consumed.iter().cloned());
-        if is_same && (!has_state || state.map_err(|_| duplicate())? == *old.state) { Ok(()) } else { Err(duplicate()) }
+        let has_state = parent.is_none_or(|parent| !parent.record.pruned);
+        let state = self.state_after(parent, new, (record.ordinal, record.seq));
+        let is_same = record == old.record && new.consumed.iter().flat_map(records_of).eq(old.consumed.iter().cloned());
+        if is_same && (!has_state || state.map_err(|_| duplicate())? == old.state) { Ok(()) } else { Err(duplicate()) }
     }
 
     /// Adds writes to those of a checkpoint: special indexes replace, any other position retains its first write.
     fn add_writes(&mut self, new: &NewWrites) -> Result<Vec<Arc<WriteRecord>>, StoreError> {
-        let Some(mut stored) = self.space.checkpoints.get(&new.checkpoint).cloned() else {
-            return invalid("writes.checkpoint", format!("{} is not stored in this namespace", new.checkpoint));
-        };
-        stored.kept()?;
+        let id = new.checkpoint;
+        let missing = || invalid("writes.checkpoint", format!("{id} is not stored in this namespace"));
+        self.own(&id).map_or_else(missing, StoredCheckpoint::kept)?;
         let added: Vec<_> = records_of(new).collect();
         for write in &added {
             if let WriteValue::Delta(delta) = &write.value {
                 self.list(&delta.of)?;
             }
-            let key = (write.task, write.index);
-            if write.index < 0 || stored.writes.get(&key).is_none() {
-                stored.writes.put(key, Arc::clone(write));
+        }
+        let space = self.log.space_mut(&self.batch.thread, &self.batch.namespace);
+        if let Some(stored) = space.and_then(|space| space.checkpoints.get_mut(&id)).map(Arc::make_mut) {
+            for write in &added {
+                let key = (write.task, write.index);
+                if write.index < 0 || stored.writes.get(&key).is_none() {
+                    stored.writes.put(key, Arc::clone(write));
+                }
             }
         }
-        self.space.checkpoints.put(new.checkpoint, stored);
         Ok(added)
     }
 
     fn add(&mut self, new: &NewCheckpoint) -> Result<(), StoreError> {
-        let newest = self.space.newest_id();
+        let Batch { thread, namespace, .. } = self.batch;
+        let newest = self.log.space(thread, namespace).and_then(MemoryNamespace::newest_id);
         if let Some(newest) = newest.filter(|newest| new.id <= *newest) {
-            let (thread, namespace) = (self.batch.thread.clone(), self.batch.namespace.clone());
-            let is_taken = self.space.checkpoints.get(&new.id).is_some();
-            let stale = StoreError::StaleId { thread, namespace, id: new.id, newest };
-            return Err(if is_taken { StoreError::Duplicate { id: new.id } } else { stale });
+            let (thread, namespace, id) = (thread.clone(), namespace.clone(), new.id);
+            let stale = StoreError::StaleId { thread, namespace, id, newest };
+            return Err(if self.own(&id).is_some() { StoreError::Duplicate { id } } else { stale });
         }
-        self.parent(new)?.map_or(Ok(()), |parent| parent.kept().map(|_| ()))?;
         let (local, mut consumed) = (local(new), Vec::new());
         for writes in &new.consumed {
             if Some(writes.checkpoint) != local {
-                let id = writes.checkpoint;
-                return invalid(
-                    "consumed.checkpoint",
-                    format!("{id} is not the parent of {} in this namespace", new.id),
-                );
+                let reason = format!("{} is not the parent of {} in this namespace", writes.checkpoint, new.id);
+                return invalid("consumed.checkpoint", reason);
             }
             consumed.extend(self.add_writes(writes)?);
         }
-        // With the writes that were consumed.
-        let parent = self.parent(new)?;
-        let mut record = self.record(new, parent.as_ref());
-        self.seq += 1;
-        record.seq = self.seq;
-        record.branch = match &parent {
-            Some(parent) if local.is_some() && local == newest => parent.record.branch,
-            _ => {
-                self.branch += 1;
-                self.branch
-            }
-        };
-        let state = Arc::new(self.state_after(parent.as_ref(), new, (record.ordinal, self.seq))?);
-        let (record, consumed) = (Arc::new(record), consumed.into());
-        let stored = StoredCheckpoint { record, state, consumed, writes: Default::default() };
-        self.space.checkpoints.put(new.id, stored);
-        self.space.timers.retain(|_, (checkpoint, _)| Some(*checkpoint) != local);
+        let parent = self.parent(new)?.map(StoredCheckpoint::kept).transpose()?;
+        let mut record = self.record(new, parent);
+        let own = parent.filter(|_| local.is_some() && local == newest).map(|parent| parent.record.branch);
+        (record.seq, record.branch) = (self.log.seq + 1, own.unwrap_or(self.log.branch + 1));
+        let state = self.state_after(parent, new, (record.ordinal, record.seq))?;
+        (self.log.seq, self.log.branch) = (record.seq, record.branch.max(self.log.branch));
+        if self.log.threads.get(thread).is_none() {
+            let stored = StoredThread { created_at: new.created_at, ..StoredThread::default() };
+            self.log.threads.put(thread.clone(), Arc::new(stored));
+        }
+        if newest.is_none()
+            && let Some(of) = self.log.thread_mut(thread)
+        {
+            of.spaces.put(namespace.clone(), Arc::default());
+        }
+        if let Some(space) = self.log.space_mut(thread, namespace) {
+            space.timers.retain(|_, (checkpoint, _)| Some(*checkpoint) != local);
+            let stored = StoredCheckpoint { record, state, consumed, writes: Default::default() };
+            space.checkpoints.put(new.id, Arc::new(stored));
+        }
         Ok(())
     }
 
     /// Returns the record of a new checkpoint, but for its places in the log.
     fn record(&self, new: &NewCheckpoint, parent: Option<&StoredCheckpoint>) -> CheckpointRecord {
-        let point = CheckpointRef::new(self.batch.thread.clone(), self.batch.namespace.clone(), new.id);
-        let mut record = CheckpointRecord::new(point, 0, new.step, new.source, new.created_at);
+        let mut record = CheckpointRecord::new(self.point(new.id), 0, new.step, new.source, new.created_at);
         record.parent = local(new);
         record.forked_from = if let Some(Parent::Fork(at)) = &new.parent { Some(at.clone()) } else { None };
         record.ordinal = parent.map_or(0, |parent| parent.record.ordinal + 1);
@@ -222,28 +211,20 @@ impl<'a> BatchPart<'a> {
         record
     }
 
-    fn parent(&self, new: &NewCheckpoint) -> Result<Option<StoredCheckpoint>, StoreError> {
+    fn parent(&self, new: &NewCheckpoint) -> Result<Option<&StoredCheckpoint>, StoreError> {
         let found = match &new.parent {
             None => return Ok(None),
-            Some(Parent::Local(id)) if *id >= new.id => {
-                return invalid("checkpoint.parent", format!("{id} is not below its child {}", new.id));
-            }
-            Some(Parent::Local(id)) => self.space.checkpoints.get(id),
-            Some(Parent::Fork(at)) if at.thread == self.batch.thread && at.namespace == self.batch.namespace => {
-                return invalid("checkpoint.parent", format!("{} is in this namespace: not a fork", at.checkpoint));
-            }
-            Some(Parent::Fork(at)) => self.log.stored(at),
+            Some(Parent::Local(id)) => self.own(id).filter(|_| *id < new.id),
+            Some(Parent::Fork(at)) => self.log.stored(at).filter(|_| *at != self.point(at.checkpoint)),
         };
-        let missing = || invalid("checkpoint.parent", format!("the parent of {} is not stored", new.id));
-        found.map_or_else(missing, |found| Ok(Some(found.clone())))
+        let missing = || invalid("checkpoint.parent", format!("the parent of {} is not stored below it", new.id));
+        found.map_or_else(missing, |found| Ok(Some(found)))
     }
 
     /// Returns a list that the batch references.
     fn list(&self, of: &ListRef) -> Result<StoredList, StoreError> {
         let at = CheckpointRef::new(self.batch.thread.clone(), of.namespace.clone(), of.checkpoint);
-        let is_own = of.namespace == self.batch.namespace;
-        let stored = if is_own { self.space.checkpoints.get(&of.checkpoint) } else { self.log.stored(&at) };
-        let list = stored.ok_or_else(|| not_found(&at))?.kept()?.list(&of.channel).cloned().unwrap_or_default();
+        let list = self.log.kept(&at)?.list(&of.channel).cloned().unwrap_or_default();
         if list.reference.as_ref().is_some_and(|reference| reference.depth >= LIST_REFERENCES_MAX) {
             return invalid("list.of", format!("more than {LIST_REFERENCES_MAX} references in a row"));
         }
@@ -257,31 +238,25 @@ impl<'a> BatchPart<'a> {
         new: &NewCheckpoint,
         at: (u64, u64),
     ) -> Result<CheckpointState, StoreError> {
-        let mut state = parent.map(|parent| CheckpointState::clone(&parent.state)).unwrap_or_default();
-        let mut nodes = HashSet::new();
-        for seen in &new.seen {
-            if !nodes.insert(&seen.node) {
-                return invalid("checkpoint.seen", format!("node {:?} comes twice", seen.node));
+        let mut state = parent.map(|parent| parent.state.clone()).unwrap_or_default();
+        new.seen.iter().for_each(|seen| state.seen.put(Arc::clone(&seen.node), seen.clone()));
+        for Change { channel, version, value, task, .. } in &new.changes {
+            known_task("change.task", *task, parent)?;
+            let before = state.channels.get(&**channel);
+            if let Some(old) = before.map(|before| before.record.version).filter(|old| version <= old) {
+                return invalid("change.version", format!("{version} of channel {channel:?} is not above {old}"));
             }
-            state.seen.put(Arc::clone(&seen.node), seen.versions.clone());
-        }
-        for change in &new.changes {
-            task("change.task", change.task, parent)?;
-            let before = state.channels.get(&*change.channel);
-            if let Some(old) = before.map(|before| before.version).filter(|old| change.version <= *old) {
-                let (channel, new) = (&change.channel, change.version);
-                return invalid("change.version", format!("{new} of channel {channel:?} is not above {old}"));
-            }
-            let value = match &change.value {
-                ChangeValue::Empty => ChannelContent::Empty,
-                ChangeValue::Value(data) => ChannelContent::Value(held(data, parent)?),
+            let (value, list) = match value {
+                ChangeValue::Empty => (ChannelValue::Empty, None),
+                ChangeValue::Value(data) => (ChannelValue::Value(payload(data, parent)?.clone()), None),
                 ChangeValue::Items(items) => {
-                    let list = before.and_then(|before| before.value.items()).cloned().unwrap_or_default();
-                    ChannelContent::Items(Arc::new(self.list_after(list, items, parent, at)?))
+                    let list = before.and_then(|before| before.list.as_deref()).cloned().unwrap_or_default();
+                    (ChannelValue::Items, Some(Arc::new(self.list_after(list, items, parent, at)?)))
                 }
             };
-            let channel = ChannelVersion { version: change.version, ordinal: at.0, task: change.task, value };
-            state.channels.put(Arc::clone(&change.channel), channel);
+            let mut record = ChannelRecord::new(Arc::clone(channel), *version, value, at.0);
+            record.task = *task;
+            state.channels.put(Arc::clone(channel), StoredChannel { record: Arc::new(record), list });
         }
         Ok(state)
     }
@@ -294,45 +269,48 @@ impl<'a> BatchPart<'a> {
         parent: Option<&StoredCheckpoint>,
         (ordinal, seq): (u64, u64),
     ) -> Result<StoredList, StoreError> {
-        let (mut taken, mut written) = (HashSet::new(), None);
-        for item in items {
-            task("item.task", item.task, parent)?;
-            let range = match &item.op {
+        let mut written: Option<std::ops::Range<u64>> = None;
+        for ItemChange { position, op, task, .. } in items {
+            known_task("item.task", *task, parent)?;
+            let range = match op {
                 ItemOp::DeleteRange { end } => {
-                    list.positions.delete_range(&item.position, end);
-                    item.position..*end
+                    let range = *position..*end;
+                    list.positions.retain(Some(&range), |_, _| false);
+                    range
                 }
                 ItemOp::Reference(of) => {
-                    let found = self.list(of)?;
-                    let depth = found.reference.map_or(0, |reference| reference.depth) + 1;
+                    let StoredList { positions, reference, .. } = self.list(of)?;
+                    let depth = reference.map_or(0, |reference| reference.depth) + 1;
                     // Everything it holds was put before this checkpoint.
-                    let origin = ListOrigin { of: of.clone(), depth, seq: seq - 1, written: (ordinal, item.task) };
-                    list = StoredList { positions: found.positions, written: 0..0, reference: Some(origin) };
+                    let origin = ListOrigin { of: of.clone(), depth, seq: seq - 1, written: (ordinal, *task) };
+                    list = StoredList { positions, written: 0..0, reference: Some(origin) };
                     0..u64::MAX
                 }
-                ItemOp::Put(_) | ItemOp::Delete if !taken.insert(item.position) => {
-                    return invalid("item.position", format!("position {} changes twice", item.position));
-                }
-                ItemOp::Put(_) | ItemOp::Delete => item.position..item.position + 1,
+                ItemOp::Put(_) | ItemOp::Delete => *position..position + 1,
             };
             let all = written.get_or_insert(range.clone());
-            (all.start, all.end) = (all.start.min(range.start), all.end.max(range.end));
+            *all = all.start.min(range.start)..all.end.max(range.end);
         }
         list.written = written.unwrap_or(0..0);
-        for item in items {
-            match &item.op {
+        for ItemChange { position, op, task, .. } in items {
+            match op {
                 ItemOp::Put(data) => {
-                    let payload = held(data, parent)?;
-                    list.positions.put(item.position, Item { seq, written: (ordinal, item.task), payload });
+                    let payload = Arc::new(payload(data, parent)?.clone());
+                    list.positions.put(*position, Item { seq, written: (ordinal, *task), payload });
                 }
-                ItemOp::Delete if list.positions.delete_range(&item.position, &(item.position + 1)) == 0 => {
-                    return invalid("item.remove", format!("position {} holds nothing", item.position));
+                ItemOp::Delete if list.positions.get(position).is_none() => {
+                    return invalid("item.remove", format!("position {position} holds nothing"));
                 }
-                ItemOp::Delete | ItemOp::DeleteRange { .. } | ItemOp::Reference(_) => {}
+                ItemOp::Delete => list.positions.retain(Some(&(*position..position + 1)), |_, _| false),
+                ItemOp::DeleteRange { .. } | ItemOp::Reference(_) => {}
             }
         }
         Ok(list)
     }
+}
+
+fn invalid<T>(field: &'static str, reason: String) -> Result<T, StoreError> {
+    Err(StoreError::Invalid { field, reason })
 }
 
 fn local(new: &NewCheckpoint) -> Option<CheckpointId> {
@@ -346,29 +324,21 @@ fn records_of(new: &NewWrites) -> impl Iterator<Item = Arc<WriteRecord>> + '_ {
     })
 }
 
-fn task(field: &'static str, task: Option<u32>, parent: Option<&StoredCheckpoint>) -> Result<(), StoreError> {
+fn known_task(field: &'static str, task: Option<u32>, parent: Option<&StoredCheckpoint>) -> Result<(), StoreError> {
     let tasks = parent.map_or(0, |parent| parent.record.tasks.len());
-    match task {
-        Some(task) if task as usize >= tasks => {
-            invalid(field, format!("{task} is not an index into the {tasks} tasks of the parent"))
-        }
-        _ => Ok(()),
+    match task.filter(|task| *task as usize >= tasks) {
+        Some(task) => invalid(field, format!("{task} is not an index into the {tasks} tasks of the parent")),
+        None => Ok(()),
     }
 }
 
-/// Returns the bytes of a value: its own, or those of a write of a task of the parent.
-fn held(data: &Data, parent: Option<&StoredCheckpoint>) -> Result<HeldPayload, StoreError> {
-    let wanted = match data {
-        Data::New(payload) => return Ok(HeldPayload::Own(Arc::new(payload.clone()))),
-        Data::OfWrite(wanted) => wanted,
+/// Returns the content of a value: its own, or that of a write of a task of the parent.
+fn payload<'p>(data: &'p Data, parent: Option<&'p StoredCheckpoint>) -> Result<&'p Payload, StoreError> {
+    let of = match data {
+        Data::New(payload) => return Ok(payload),
+        Data::OfWrite(of) => of,
     };
-    let part = wanted.part as usize;
-    let write = parent.and_then(|parent| parent.writes.get(&(wanted.task, wanted.index)));
-    let reason = match write {
-        Some(write) if write.value.payload(part).is_some() => return Ok(HeldPayload::OfWrite(Arc::clone(write), part)),
-        Some(write) if write.value == WriteValue::Null => "is null".to_owned(),
-        Some(_) => format!("has no part {part}"),
-        None => "is not among the writes of the parent".to_owned(),
-    };
-    invalid("data.of_write", format!("write {} of task {} {reason}", wanted.index, wanted.task))
+    let write = parent.and_then(|parent| parent.writes.get(&(of.task, of.index)));
+    let reason = || format!("write {} of task {} has no part {} at the parent", of.index, of.task, of.part);
+    write.and_then(|write| write.value.payload(of.part as usize)).map_or_else(|| invalid("data.of_write", reason()), Ok)
 }

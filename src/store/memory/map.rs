@@ -1,17 +1,22 @@
 //! A persistent ordered map: its versions share the chunks that no change has touched.
 //!
-//! A change copies the chunk of its key and the row of the chunks. So a checkpoint holds its whole state at the cost
-//! of its changes, and a clone costs the row alone. *Absent:* the merging of chunks that deletions made small.
+//! Entries lie in chunks, and chunks in pages. A change copies the chunk and the page of its key and the row of the
+//! pages, which has a pointer for some thousands of entries. So a checkpoint holds its whole state at the cost of its
+//! changes. *Absent:* the merging of chunks that deletions made small.
 
 use std::borrow::Borrow;
+use std::ops::Range;
 use std::sync::Arc;
 
-/// The entries of a full chunk.
-const CHUNK: usize = 64;
+/// The entries of a full chunk, and the chunks of a full page. Maps of unit tests have several pages.
+const FULL: usize = if cfg!(test) { 4 } else { 64 };
 
-/// A version of a map: chunks in the order of their keys. None is empty.
+/// Entries in the order of their keys.
+type MapChunk<K, V> = Arc<Vec<(K, V)>>;
+
+/// A version of a map. No chunk and no page is empty.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct VersionMap<K, V>(Vec<Arc<Vec<(K, V)>>>);
+pub(super) struct VersionMap<K, V>(Vec<Arc<Vec<MapChunk<K, V>>>>);
 
 impl<K, V> Default for VersionMap<K, V> {
     fn default() -> Self {
@@ -21,85 +26,104 @@ impl<K, V> Default for VersionMap<K, V> {
 
 impl<K: Ord + Clone, V: Clone> VersionMap<K, V> {
     pub(super) fn len(&self) -> usize {
-        self.0.iter().map(|chunk| chunk.len()).sum()
+        self.chunks().map(|chunk| chunk.len()).sum()
     }
 
-    /// Returns the number of the first chunk that ends at a key or above it.
-    fn chunk_of<Q: Ord + ?Sized>(&self, key: &Q) -> usize
+    fn chunks(&self) -> impl DoubleEndedIterator<Item = &MapChunk<K, V>> {
+        self.0.iter().flat_map(|page| page.iter())
+    }
+
+    /// Returns the page, the chunk in it, and the place in that where a key is or would be put.
+    fn place<Q: Ord + ?Sized>(&self, key: &Q) -> (usize, usize, Result<usize, usize>)
     where
         K: Borrow<Q>,
     {
-        self.0.partition_point(|chunk| chunk.last().is_some_and(|(last, _)| last.borrow() < key))
+        let is_below = |chunk: &MapChunk<K, V>| chunk.last().is_some_and(|(last, _)| last.borrow() < key);
+        let page = self.0.partition_point(|page| page.last().is_some_and(is_below)).min(self.0.len().saturating_sub(1));
+        let Some(chunks) = self.0.get(page) else { return (0, 0, Err(0)) };
+        let chunk = chunks.partition_point(is_below).min(chunks.len() - 1);
+        (page, chunk, chunks[chunk].binary_search_by(|(of, _)| of.borrow().cmp(key)))
     }
 
     pub(super) fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
     {
-        let chunk = self.0.get(self.chunk_of(key))?;
-        let at = chunk.binary_search_by(|(of, _)| of.borrow().cmp(key)).ok()?;
-        Some(&chunk[at].1)
+        let (page, chunk, at) = self.place(key);
+        at.ok().map(|at| &self.0[page][chunk][at].1)
+    }
+
+    pub(super) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        let (page, chunk, at) = self.place(key);
+        at.ok().map(|at| &mut Arc::make_mut(&mut Arc::make_mut(&mut self.0[page])[chunk])[at].1)
     }
 
     /// Returns the entry with the greatest key.
     pub(super) fn last(&self) -> Option<&(K, V)> {
-        self.0.last()?.last()
+        self.0.last()?.last()?.last()
     }
 
     /// Sets a key to a value, whether it was there or not.
     pub(super) fn put(&mut self, key: K, value: V) {
-        let number = self.chunk_of(&key).min(self.0.len().saturating_sub(1));
-        let Some(chunk) = self.0.get_mut(number) else { return self.0.push(Arc::new(vec![(key, value)])) };
-        match chunk.binary_search_by(|(of, _)| of.cmp(&key)) {
-            Ok(at) => Arc::make_mut(chunk)[at].1 = value,
-            // Keys that ascend leave full chunks behind.
-            Err(CHUNK) => self.0.insert(number + 1, Arc::new(vec![(key, value)])),
-            Err(at) => {
-                let own = Arc::make_mut(chunk);
-                own.insert(at, (key, value));
-                if own.len() > CHUNK {
-                    let rest = own.split_off(CHUNK / 2);
-                    self.0.insert(number + 1, Arc::new(rest));
+        match self.place(&key) {
+            (page, chunk, Ok(at)) => Arc::make_mut(&mut Arc::make_mut(&mut self.0[page])[chunk])[at].1 = value,
+            _ if self.0.is_empty() => self.0.push(Arc::new(vec![Arc::new(vec![(key, value)])])),
+            (page, chunk, Err(at)) => {
+                let chunks = &mut self.0[page];
+                let next = insert(&mut Arc::make_mut(chunks)[chunk], at, (key, value));
+                if let Some(next) = next.and_then(|next| insert(chunks, chunk + 1, next)) {
+                    self.0.insert(page + 1, next);
                 }
             }
         }
     }
 
-    /// Deletes the keys from `from` up to, but not with, `end`, and returns how many there were.
-    pub(super) fn delete_range(&mut self, from: &K, end: &K) -> usize {
-        let (first, mut deleted) = (self.chunk_of(from), 0);
-        for chunk in self.0.iter_mut().skip(first).take_while(|chunk| chunk[0].0 < *end) {
-            let before = chunk.len();
-            Arc::make_mut(chunk).retain(|(key, _)| key < from || key >= end);
-            deleted += before - chunk.len();
+    /// Retains the entries of which `stays` returns true, of a range of keys or of all; it may change them.
+    pub(super) fn retain(&mut self, keys: Option<&Range<K>>, mut stays: impl FnMut(&K, &mut V) -> bool) {
+        let is_touched = |first: &MapChunk<K, V>, last: &MapChunk<K, V>| {
+            keys.is_none_or(|keys| first[0].0 < keys.end && last[last.len() - 1].0 >= keys.start)
+        };
+        for page in self.0.iter_mut().filter(|page| is_touched(&page[0], &page[page.len() - 1])) {
+            let chunks = Arc::make_mut(page);
+            for chunk in chunks.iter_mut().filter(|chunk| is_touched(chunk, chunk)) {
+                let chunk = Arc::make_mut(chunk);
+                chunk.retain_mut(|(key, value)| keys.is_some_and(|keys| !keys.contains(key)) || stays(key, value));
+            }
+            chunks.retain(|chunk| !chunk.is_empty());
         }
-        self.0.retain(|chunk| !chunk.is_empty());
-        deleted
-    }
-
-    /// Retains the entries of which `stays` returns true; it may change them.
-    pub(super) fn retain(&mut self, mut stays: impl FnMut(&K, &mut V) -> bool) {
-        self.0.iter_mut().for_each(|chunk| Arc::make_mut(chunk).retain_mut(|(key, value)| stays(key, value)));
-        self.0.retain(|chunk| !chunk.is_empty());
+        self.0.retain(|page| !page.is_empty());
     }
 
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &(K, V)> {
-        self.0.iter().flat_map(|chunk| chunk.iter())
+        self.chunks().flat_map(|chunk| chunk.iter())
     }
 
     /// Walks up from the first key that is not below `from`.
     pub(super) fn from(&self, from: Option<&K>) -> impl Iterator<Item = &(K, V)> {
-        let first = from.map_or(0, |from| self.chunk_of(from));
-        let entries = self.0[first..].iter().flat_map(|chunk| chunk.iter());
-        entries.skip_while(move |(key, _)| from.is_some_and(|from| key < from))
+        let (page, chunk, at) = from.map_or((0, 0, Err(0)), |from| self.place(from));
+        let chunks = self.0[page..].iter().flat_map(|page| page.iter()).skip(chunk);
+        chunks.flat_map(|chunk| chunk.iter()).skip(at.unwrap_or_else(|at| at))
     }
 
     /// Walks down from the last key below `before`.
     pub(super) fn below(&self, before: Option<&K>) -> impl Iterator<Item = &(K, V)> {
-        let end = before.map_or(self.0.len(), |before| self.0.len().min(self.chunk_of(before) + 1));
-        let entries = self.0[..end].iter().rev().flat_map(|chunk| chunk.iter().rev());
-        entries.skip_while(move |(key, _)| before.is_some_and(|before| key >= before))
+        let is_above = move |key: &K| before.is_some_and(|before| key >= before);
+        let pages = before.map_or(self.0.len(), |before| self.0.len().min(self.place(before).0 + 1));
+        let chunks = self.0[..pages].iter().rev().flat_map(|page| page.iter().rev());
+        let chunks = chunks.skip_while(move |chunk| is_above(&chunk[0].0));
+        chunks.flat_map(|chunk| chunk.iter().rev()).skip_while(move |(key, _)| is_above(key))
     }
+}
+
+/// Inserts an entry into a chunk, or a chunk into a page. Returns the one that follows a full one: keys that ascend
+/// leave full ones behind.
+fn insert<T: Clone>(row: &mut Arc<Vec<T>>, at: usize, entry: T) -> Option<Arc<Vec<T>>> {
+    if at == FULL {
+        return Some(Arc::new(vec![entry]));
+    }
+    let own = Arc::make_mut(row);
+    own.insert(at, entry);
+    (own.len() > FULL).then(|| Arc::new(own.split_off(FULL / 2)))
 }
 
 #[cfg(not(outside))]
@@ -119,9 +143,8 @@ mod tests {
             let key = random.random() % 300;
             if random.random().is_multiple_of(8) {
                 let end = key + 1 + random.random() % 40;
-                let before = map.len();
                 map.retain(|k: &u64, _| !(key..end).contains(k));
-                assert_eq!(version.delete_range(&key, &end), before - map.len());
+                version.retain(Some(&(key..end)), |_, _| false);
             } else {
                 version.put(key, step);
                 map.insert(key, step);
@@ -143,7 +166,7 @@ mod tests {
     #[test]
     fn ascending_keys_fill_their_chunks() {
         let mut map = VersionMap::default();
-        (0..10 * CHUNK as u64).for_each(|key| map.put(key, ()));
-        assert_eq!(map.0.len(), 10);
+        (0..10 * (FULL * FULL) as u64).for_each(|key| map.put(key, ()));
+        assert_eq!((map.0.len(), map.chunks().count()), (10, 10 * FULL));
     }
 }

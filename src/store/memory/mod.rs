@@ -22,26 +22,24 @@ mod stored;
 mod threads;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 
 use self::claim::ClaimedRows;
 use self::stored::MemoryLog;
-use crate::base::{Encoded, Namespace, ThreadId, Timestamp};
+use crate::base::{Namespace, ThreadId};
 use crate::store::backend::{Search, claim_runs};
 use crate::store::batch::Batch;
 use crate::store::check::CheckReport;
 use crate::store::log::{
-    CacheChange, Capabilities, ChangePage, Checks, ClaimQuery, Claims, CommitHandle, Erase, Follow, HeadParts,
-    KvChange, KvNamespace, KvRecord, KvVector, Log, LogPosition, LogSignal, LogWatch, NamespaceRef, PruneTarget,
-    Prunes, Queues, RecordQuery, Searches, SideTables, StateQuery, ThreadParts, ThreadRow, ThreadRows, TimerQuery,
-    UnprunablePlaces, VisitState,
+    Capabilities, ChangePage, Checks, ClaimQuery, Claims, CommitHandle, Erase, Follow, HeadParts, Log, LogPosition,
+    LogSignal, LogWatch, NamespaceRef, PruneTarget, Prunes, Queues, RecordQuery, Searches, StateQuery, ThreadParts,
+    ThreadRow, ThreadRows, TimerQuery, UnprunablePlaces, VisitState,
 };
 use crate::store::operation::{NewOperation, OperationQuery, OperationRecord};
 use crate::store::record::{CheckpointRecord, StoredHead, StoredListChange, TimerRecord, VersionRecord, WriteRecord};
-use crate::store::search::{SearchIndex, SearchPage};
-use crate::store::{CacheKey, CheckpointRef, Erasure, Pruned, SearchOptions, SearchQuery, StoreError};
+use crate::store::search::SearchPage;
+use crate::store::{CheckpointRef, Erasure, Pruned, SearchQuery, StoreError};
 
 /// A backend in memory, stricter than a file. It lasts as long as it is held.
 ///
@@ -49,11 +47,8 @@ use crate::store::{CacheKey, CheckpointRef, Erasure, Pruned, SearchOptions, Sear
 #[derive(Debug, Default)]
 pub struct MemoryBackend {
     log: RwLock<Arc<MemoryLog>>,
-    kv: RwLock<side_tables::MemoryKv>,
-    cache: RwLock<side_tables::MemoryCache>,
+    tables: side_tables::MemoryTables,
     signal: Arc<LogSignal>,
-    /// True if an index was asked for. Searches scan with and without it.
-    is_indexed: AtomicBool,
 }
 
 impl MemoryBackend {
@@ -139,8 +134,15 @@ impl Log for MemoryBackend {
     }
 
     fn capabilities(&self) -> Capabilities<'_> {
-        let parts = Capabilities::NONE.with_nonblocking_reads().with_follow(self).with_searches(self);
-        parts.with_queues(self).with_prunes(self).with_checks(self).with_side_tables(self)
+        let mut parts = Capabilities::NONE;
+        parts.reads_block = false;
+        parts.follow = Some(self);
+        parts.queues = Some(self);
+        parts.searches = Some(self);
+        parts.prunes = Some(self);
+        parts.checks = Some(self);
+        parts.side_tables = Some(&self.tables);
+        parts
     }
 }
 
@@ -179,20 +181,6 @@ impl Searches for MemoryBackend {
     fn search_list(&self, at: &CheckpointRef, channel: &str, text: &str) -> Result<Vec<StoredListChange>, StoreError> {
         read::search_list(&self.now(), at, channel, text)
     }
-
-    fn enable(&self, _options: &SearchOptions) -> Result<(), StoreError> {
-        self.is_indexed.store(true, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn disable(&self) -> Result<(), StoreError> {
-        self.is_indexed.store(false, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn index(&self) -> Result<Option<SearchIndex>, StoreError> {
-        Ok(self.is_indexed.load(Ordering::Relaxed).then_some(SearchIndex::new(0)))
-    }
 }
 
 impl Prunes for MemoryBackend {
@@ -212,71 +200,7 @@ impl Prunes for MemoryBackend {
 impl Checks for MemoryBackend {
     fn check(&self) -> Result<CheckReport, StoreError> {
         let mut report = read::check(&self.now());
-        report.entries = (self.kv.read().len() + self.cache.read().len()) as u64;
+        report.entries = self.tables.len() as u64;
         Ok(report)
     }
-}
-
-impl SideTables for MemoryBackend {
-    fn commit_kv(&self, changes: &[KvChange]) -> Result<(), StoreError> {
-        KvChange::validate(changes)?;
-        let mut kv = self.kv.write();
-        changes.iter().for_each(|change| kv.change(change));
-        Ok(())
-    }
-
-    fn kv_entry(&self, namespace: &KvNamespace, key: &str, now: Timestamp) -> Result<Option<KvRecord>, StoreError> {
-        Ok(self.kv.read().entry(namespace, key, now).map(|entry| entry.record.clone()))
-    }
-
-    fn kv_entries(
-        &self,
-        under: Option<&KvNamespace>,
-        now: Timestamp,
-        visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>,
-    ) -> Result<(), StoreError> {
-        let entries: Vec<_> = self.kv.read().entries(under, now).cloned().collect();
-        all(entries.iter().map(|entry| visit(&entry.record)))
-    }
-
-    fn kv_indexed(
-        &self,
-        under: Option<&KvNamespace>,
-        now: Timestamp,
-        visit: &mut dyn FnMut(&KvRecord, &[KvVector]) -> Result<bool, StoreError>,
-    ) -> Result<(), StoreError> {
-        let entries: Vec<_> = self.kv.read().entries(under, now).cloned().collect();
-        let indexed = entries.iter().filter(|entry| !entry.vectors.is_empty());
-        all(indexed.map(|entry| visit(&entry.record, &entry.vectors)))
-    }
-
-    fn kv_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(KvNamespace, String)>, StoreError> {
-        Ok(self.kv.read().expired(now, limit))
-    }
-
-    fn kv_namespaces(&self, under: Option<&KvNamespace>, now: Timestamp) -> Result<Vec<KvNamespace>, StoreError> {
-        let mut found: Vec<_> =
-            self.kv.read().entries(under, now).map(|entry| entry.record.namespace.clone()).collect();
-        found.dedup();
-        Ok(found)
-    }
-
-    fn cached(&self, keys: &[CacheKey], now: Timestamp) -> Result<Vec<Option<Encoded>>, StoreError> {
-        let cache = self.cache.read();
-        Ok(keys.iter().map(|key| cache.value(key, now)).collect())
-    }
-
-    fn submit_cache(&self, changes: Vec<CacheChange>) -> CommitHandle {
-        let outcome = CacheChange::validate(&changes);
-        if outcome.is_ok() {
-            let mut cache = self.cache.write();
-            changes.into_iter().for_each(|change| cache.change(change));
-        }
-        CommitHandle::settled(outcome)
-    }
-}
-
-/// Goes through visits until one wants no more, or fails.
-fn all(mut visits: impl Iterator<Item = Result<bool, StoreError>>) -> Result<(), StoreError> {
-    visits.find(|wants_more| !matches!(wants_more, Ok(true))).map_or(Ok(()), |last| last.map(|_| ()))
 }

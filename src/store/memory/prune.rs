@@ -3,15 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::stored::{
-    ChannelContent, ChannelVersion, CheckpointState, MemoryLog, MemoryNamespace, StoredCheckpoint, StoredList,
-};
+use super::stored::{CheckpointState, MemoryLog, MemoryNamespace, StoredChannel, StoredCheckpoint, StoredList};
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::store::Pruned;
 use crate::store::backend::pruned_metadata;
 use crate::store::log::{PruneTarget, UnprunablePlaces};
 use crate::store::operation::{OperationChange, OperationField, OperationValue};
-use crate::store::record::{CheckpointRecord, CheckpointRef};
+use crate::store::record::{ChannelValue, CheckpointRecord, CheckpointRef};
 
 /// Returns the places of the checkpoints of a thread that cannot be pruned once the namespaces `without` are gone; of
 /// these, the places on which something else rests, or which stay for another reason.
@@ -34,9 +32,8 @@ pub(super) fn held(log: &MemoryLog, thread: &ThreadId, without: &[Namespace]) ->
             if is_own && branch.replace(stored.record.branch) != Some(stored.record.branch) {
                 held.insert(stored.place());
             }
-            let lists = stored.state.channels.iter().filter_map(|(_, channel)| channel.value.items());
-            for of in lists.filter_map(|list| list.reference.as_ref()).filter(|_| is_own).map(|reference| &reference.of)
-            {
+            let lists = stored.channels().filter_map(|channel| channel.list.as_ref()).filter(|_| is_own);
+            for of in lists.filter_map(|list| list.reference.as_ref()).map(|reference| &reference.of) {
                 let at = CheckpointRef::new(thread.clone(), of.namespace.clone(), of.checkpoint);
                 held.extend(log.stored(&at).map(StoredCheckpoint::place));
             }
@@ -44,7 +41,7 @@ pub(super) fn held(log: &MemoryLog, thread: &ThreadId, without: &[Namespace]) ->
     }
     if let Some((of, root)) = log.threads.get(thread).and_then(|of| Some((of, of.root()?))) {
         let named = of.fields.iter().filter_map(|(field, value)| match (field, value) {
-            (OperationField::Branch(_), OperationValue::Checkpoint(id)) => root.checkpoints.get(id),
+            (OperationField::Branch(_), OperationValue::Checkpoint(id)) => root.stored(id),
             _ => None,
         });
         held.extend(named.map(StoredCheckpoint::place));
@@ -87,8 +84,8 @@ fn removable(log: &MemoryLog, thread: &ThreadId, namespaces: &[(Namespace, Check
 }
 
 /// Returns the checkpoints that would go.
-fn due<'l>(log: &'l MemoryLog, thread: &ThreadId, what: PruneTarget<'_>) -> Vec<&'l StoredCheckpoint> {
-    let all = log.spaces(Some(thread)).flat_map(|(.., space)| space.all());
+fn due<'l>(log: &'l MemoryLog, thread: &'l ThreadId, what: PruneTarget<'_>) -> Vec<&'l StoredCheckpoint> {
+    let all = log.all(Some(thread));
     match what {
         PruneTarget::Spans(spans) => {
             let held = held(log, thread, &[]);
@@ -119,78 +116,68 @@ pub(super) fn estimate(log: &MemoryLog, thread: &ThreadId, what: PruneTarget<'_>
 
 /// Prunes checkpoints, or namespaces as a whole.
 pub(super) fn prune(log: &mut MemoryLog, thread: &ThreadId, what: PruneTarget<'_>) -> Pruned {
-    let content = |log: &MemoryLog| sum(log.spaces(Some(thread)).flat_map(|(.., space)| space.all()));
-    let before = content(log);
+    let before = sum(log.all(Some(thread)));
     let due: BTreeSet<_> = due(log, thread, what).iter().map(|stored| stored.place()).collect();
-    log.change_thread(thread, |of| {
-        of.spaces.retain(|_, space| {
-            let is_due = |stored: &StoredCheckpoint| due.contains(&stored.place());
-            let stays = matches!(what, PruneTarget::Spans(_)) || !space.all().any(is_due);
-            prune_in(Arc::make_mut(space), is_due);
-            stays
+    let is_due = |stored: &StoredCheckpoint| due.contains(&stored.place());
+    if let Some(of) = log.thread_mut(thread) {
+        of.spaces.retain(None, |_, space| {
+            let goes = matches!(what, PruneTarget::Namespaces(_)) && space.all().any(is_due);
+            reduce(Arc::make_mut(space), is_due);
+            !goes
         });
-    });
-    let after = content(log);
+    }
+    let after = sum(log.all(Some(thread)));
     let mut report = Pruned::default();
     report.checkpoints = before.checkpoints - after.checkpoints;
     (report.values, report.bytes) = (before.values - after.values, before.bytes - after.bytes);
     report
 }
 
-fn prune_in(space: &mut MemoryNamespace, is_due: impl Fn(&StoredCheckpoint) -> bool) {
-    space.checkpoints.retain(|id, stored| {
-        if is_due(stored) {
-            let record = Arc::make_mut(&mut stored.record);
-            (record.pruned, record.parents) = (true, [].into());
-            record.metadata = pruned_metadata(record.metadata.as_deref());
-            space.timers.retain(|_, (of, _)| of != id);
-        }
-        true
-    });
-    reduce(space);
-}
-
-/// Reduces pruned checkpoints to the values that the next retained checkpoint of their branch shows.
-fn reduce(space: &mut MemoryNamespace) {
-    let (mut child, mut kept): (Option<StoredCheckpoint>, Option<StoredCheckpoint>) = (None, None);
-    let newest_first: Vec<StoredCheckpoint> = space.all().rev().cloned().collect();
+/// Reduces the checkpoints that are pruned, and those that are due, to their records and the values that the next
+/// retained checkpoint of their branch shows.
+fn reduce(space: &mut MemoryNamespace, is_due: impl Fn(&StoredCheckpoint) -> bool) {
+    let mut child: Option<Arc<StoredCheckpoint>> = None;
+    let mut kept: Option<Arc<StoredCheckpoint>> = None;
+    let newest_first: Vec<Arc<StoredCheckpoint>> = space.checkpoints.iter().rev().map(|(_, of)| of.clone()).collect();
     for mut stored in newest_first {
-        let is_same = |other: &StoredCheckpoint| other.record.branch == stored.record.branch;
-        let child_is_pruned = child.as_ref().is_some_and(|child| is_same(child) && child.record.pruned);
-        child = Some(stored.clone());
-        if !stored.record.pruned {
-            kept = Some(stored);
-            continue;
+        let is_of_branch = |other: &&Arc<StoredCheckpoint>| other.record.branch == stored.record.branch;
+        let child_is_pruned = child.as_ref().filter(is_of_branch).is_some_and(|child| child.record.pruned);
+        let shown = kept.as_ref().filter(is_of_branch).map(|kept| shown_of(&stored, kept)).unwrap_or_default();
+        if stored.record.pruned || is_due(&stored) {
+            let StoredCheckpoint { record, state, consumed, writes } = Arc::make_mut(&mut stored);
+            (record.pruned, record.parents, *consumed, *state) = (true, [].into(), Vec::new(), shown);
+            record.metadata = pruned_metadata(record.metadata.as_deref());
+            // The writes that a kept child has consumed belong to it, and they name tasks.
+            if child_is_pruned {
+                (record.tasks, *writes) = (Vec::new(), Default::default());
+            }
+            let id = record.point.checkpoint;
+            space.timers.retain(|_, (of, _)| *of != id);
+            space.checkpoints.put(id, stored.clone());
+        } else {
+            kept = Some(stored.clone());
         }
-        let shown = kept.as_ref().filter(|kept| is_same(kept));
-        stored.state = Arc::new(shown.map_or_else(CheckpointState::default, |kept| shown_of(&stored, kept)));
-        stored.consumed = [].into();
-        // The writes that a kept child has consumed belong to it, and they name tasks.
-        if child_is_pruned {
-            Arc::make_mut(&mut stored.record).tasks.clear();
-            stored.writes = Default::default();
-        }
-        space.checkpoints.put(stored.record.point.checkpoint, stored);
+        child = Some(stored);
     }
 }
 
 /// Returns the part of what a pruned checkpoint wrote that a later one of its branch shows.
 fn shown_of(pruned: &StoredCheckpoint, kept: &StoredCheckpoint) -> CheckpointState {
     let mut state = CheckpointState::default();
-    for (name, version) in pruned.written() {
-        let Some(later) = kept.state.channels.get(name) else { continue };
-        let value = match (&version.value, &later.value) {
-            (ChannelContent::Items(list), ChannelContent::Items(shown)) => {
+    for StoredChannel { record, list } in pruned.written() {
+        let Some(later) = kept.state.channels.get(&record.channel) else { continue };
+        let list = match (list, &later.list) {
+            (Some(list), Some(shown)) => {
                 let mut left = StoredList { written: list.written.clone(), ..StoredList::default() };
                 let is_shown = |at: &u64| shown.positions.get(at).is_some_and(|item| item.seq == pruned.record.seq);
                 let items = list.put_by(pruned.record.seq).filter(|(at, _)| is_shown(at));
                 items.for_each(|(at, item)| left.positions.put(*at, item.clone()));
-                ChannelContent::Items(Arc::new(left))
+                Some(Arc::new(left))
             }
-            (ChannelContent::Value(_), _) if later.ordinal == version.ordinal => version.value.clone(),
+            (None, _) if record.value != ChannelValue::Empty && later.record.ordinal == record.ordinal => None,
             _ => continue,
         };
-        state.channels.put(Arc::clone(name), ChannelVersion { value, ..version.clone() });
+        state.channels.put(record.channel.clone(), StoredChannel { record: Arc::clone(record), list });
     }
     state
 }

@@ -1,13 +1,11 @@
 //! Reads of one version of the log, so that a concurrent commit does not show.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
-use super::stored::{ChannelContent, ChannelVersion, Item, MemoryLog, StoredCheckpoint, StoredList, not_found};
+use super::stored::{Item, MemoryLog, StoredCheckpoint, StoredList};
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{TaskId, ThreadId};
 use crate::store::backend::without_timer;
-use crate::store::batch::Seen;
 use crate::store::check::{CheckReport, Finding, Invariant};
 use crate::store::log::{CheckpointQuery, HeadParts, NamespaceRef, RecordQuery, StateQuery, TimerQuery, VisitState};
 use crate::store::record::{
@@ -22,19 +20,18 @@ type Visited = Result<(), StoreError>;
 pub(super) fn head(log: &MemoryLog, (thread, namespace): NamespaceRef<'_>, parts: HeadParts) -> Option<StoredHead> {
     let space = log.space(thread, namespace)?;
     let head = space.head()?;
-    let id = head.record.point.checkpoint;
-    let mut found = StoredHead::new(id, false, Vec::new());
+    let mut found = StoredHead::new(head.record.point.checkpoint, false, Vec::new());
     if parts.writes {
-        (found.is_continued, found.writes) = (space.is_continued(&id), head.sorted_writes());
+        (found.is_continued, found.writes) = (space.is_continued(&found.checkpoint), head.sorted_writes());
         let thread = log.threads.get(thread).filter(|_| namespace.is_root());
         found.lease = thread.and_then(|thread| thread.lease.clone());
     }
-    found.record = parts.record.then(|| CheckpointRecord::clone(&head.record));
+    found.record = parts.record.then(|| head.record.clone());
     Some(found)
 }
 
 pub(super) fn records(log: &MemoryLog, query: &RecordQuery<'_>) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
-    let record = |stored: &StoredCheckpoint| CheckpointRecord::clone(&stored.record);
+    let record = |stored: &StoredCheckpoint| stored.record.clone();
     Ok(match query {
         RecordQuery::At(points) => points.iter().map(|at| log.stored(at).map(record)).collect(),
         RecordQuery::Page(query) => page(log, query).into_iter().map(|stored| Some(record(stored))).collect(),
@@ -44,18 +41,16 @@ pub(super) fn records(log: &MemoryLog, query: &RecordQuery<'_>) -> Result<Vec<Op
                 let id = stored.record.point.checkpoint.to_string();
                 id.starts_with(&prefix) || id.replace('-', "").starts_with(&prefix)
             };
-            let spaces = log.spaces(Some(thread));
-            let mut found: Vec<_> = spaces.flat_map(|(.., space)| space.all().filter(fits)).collect();
+            let mut found: Vec<_> = log.all(Some(thread)).filter(fits).collect();
             found.sort_by_key(|stored| stored.record.point.checkpoint);
             found.into_iter().take(*limit).map(|stored| Some(record(stored))).collect()
         }
         RecordQuery::Ordinals { at, ordinals } => {
             let (mut found, lowest) = (vec![None; ordinals.len()], ordinals.iter().min());
-            let mut next = Some(log.stored(at).ok_or_else(|| not_found(at))?);
-            while let Some(stored) = next.filter(|at| lowest.is_some_and(|lowest| at.record.ordinal >= *lowest)) {
+            let is_wanted = |at: &&StoredCheckpoint| lowest.is_some_and(|lowest| at.record.ordinal >= *lowest);
+            for stored in log.lineage(log.found(at)?).take_while(is_wanted) {
                 let wanted = found.iter_mut().zip(*ordinals).filter(|(_, wanted)| **wanted == stored.record.ordinal);
                 wanted.for_each(|(found, _)| *found = Some(record(stored)));
-                next = log.parent(&stored.record);
             }
             found
         }
@@ -68,12 +63,12 @@ pub(super) fn records(log: &MemoryLog, query: &RecordQuery<'_>) -> Result<Vec<Op
 }
 
 /// Returns a page of checkpoints, the newest first.
-fn page<'l>(log: &'l MemoryLog, query: &CheckpointQuery) -> Vec<&'l StoredCheckpoint> {
+fn page<'l>(log: &'l MemoryLog, query: &'l CheckpointQuery) -> Vec<&'l StoredCheckpoint> {
     let limit = if query.limit == 0 { PAGE_ROWS_MAX } else { query.limit.min(PAGE_ROWS_MAX) };
     let mut found: Vec<&StoredCheckpoint> = Vec::new();
     for (_, namespace, space) in log.spaces(Some(&query.thread)) {
         if query.namespace.as_ref().is_none_or(|wanted| wanted == namespace) {
-            let newest_first = space.checkpoints.below(query.before.as_ref()).map(|(_, stored)| stored);
+            let newest_first = space.checkpoints.below(query.before.as_ref()).map(|(_, stored)| &**stored);
             found.extend(newest_first.filter(|stored| !stored.record.pruned).take(limit));
         }
     }
@@ -84,24 +79,24 @@ fn page<'l>(log: &'l MemoryLog, query: &CheckpointQuery) -> Vec<&'l StoredCheckp
 
 /// Visits the parts of a state that a query asks for.
 pub(super) fn read(stored: &StoredCheckpoint, query: &StateQuery<'_>, visit: VisitState<'_>) -> Visited {
-    let list = |channel: &str| stored.list(channel);
     match query {
         StateQuery::Record => visit(StatePart::Record(Cow::Owned(state(stored)))).map(|_| ()),
         StateQuery::All => whole(stored, None, visit),
         StateQuery::Ends(lists) => whole(stored, Some(lists), visit),
-        StateQuery::Items(channel, range) => list(channel).map_or(Ok(()), |list| items(list, *range, visit)),
+        StateQuery::Items(channel, range) => stored.list(channel).map_or(Ok(()), |list| items(list, *range, visit)),
         StateQuery::Item(channel, id) => {
-            let has_id =
-                |item: &Item| item.payload.get().index.as_ref().is_some_and(|of| of.id.as_deref() == Some(*id));
-            let found =
-                list(channel).and_then(|list| Some((list, list.positions.iter().find(|(_, item)| has_id(item))?)));
-            found.map_or(Ok(()), |(list, found)| visit(row(list, found)).map(|_| ()))
+            let has_id = |item: &Item| item.payload.index.as_ref().is_some_and(|of| of.id.as_deref() == Some(*id));
+            let list = stored.list(channel).into_iter();
+            let mut found = list.flat_map(|list| list.positions.iter().map(move |entry| (list, entry)));
+            let found = found.find(|(_, (_, item))| has_id(item));
+            found.map_or(Ok(()), |(list, entry)| visit(row(list, entry)).map(|_| ()))
         }
         StateQuery::Len(channel) => {
-            visit(StatePart::Len(list(channel).map_or(0, |list| list.positions.len() as u64))).map(|_| ())
+            let len = stored.list(channel).map_or(0, |list| list.positions.len());
+            visit(StatePart::Len(len as u64)).map(|_| ())
         }
         StateQuery::Reference(channel) => {
-            let reference = list(channel).and_then(|list| list.reference.as_ref());
+            let reference = stored.list(channel).and_then(|list| list.reference.as_ref());
             reference.map_or(Ok(()), |reference| visit(StatePart::Reference(&reference.of)).map(|_| ()))
         }
     }
@@ -109,16 +104,14 @@ pub(super) fn read(stored: &StoredCheckpoint, query: &StateQuery<'_>, visit: Vis
 
 fn row<'a>(list: &StoredList, (position, item): &'a (u64, Item)) -> StatePart<'a> {
     let (ordinal, task) = list.written_by(item);
-    StatePart::Item(ItemRow::new(*position, ordinal, task, item.payload.get().as_ref()))
+    StatePart::Item(ItemRow::new(*position, ordinal, task, item.payload.as_ref().as_ref()))
 }
 
 fn items(list: &StoredList, range: ItemRange, visit: VisitState<'_>) -> Visited {
     let mut each = |entry| visit(row(list, entry)).map(|_| ());
     match range {
         ItemRange::All => list.positions.iter().try_for_each(&mut each),
-        ItemRange::Positions(from, end) => {
-            list.positions.from(Some(&from)).take_while(|(position, _)| *position < end).try_for_each(&mut each)
-        }
+        ItemRange::Positions(from, end) => list.in_range(&(from..end)).try_for_each(&mut each),
         ItemRange::Tail(count) => {
             let tail: Vec<_> = list.positions.iter().rev().take(count).collect();
             tail.into_iter().rev().try_for_each(&mut each)
@@ -129,13 +122,12 @@ fn items(list: &StoredList, range: ItemRange, visit: VisitState<'_>) -> Visited 
 /// Visits the record of a state, then its channels by name, each list with its items: all of them, or if there are
 /// names of whole lists, the last one of any other list.
 fn whole(stored: &StoredCheckpoint, lists: Option<&[&str]>, visit: VisitState<'_>) -> Visited {
-    let state = state(stored);
-    visit(StatePart::Record(Cow::Borrowed(&state)))?;
-    for (record, (name, channel)) in state.channels.iter().zip(stored.state.channels.iter()) {
-        if visit(StatePart::Channel(record))?
-            && let Some(list) = channel.value.items()
+    visit(StatePart::Record(Cow::Owned(state(stored))))?;
+    for channel in stored.channels() {
+        if visit(StatePart::Channel(&channel.record))?
+            && let Some(list) = &channel.list
         {
-            let is_whole = lists.is_none_or(|lists| lists.contains(&&**name));
+            let is_whole = lists.is_none_or(|lists| lists.contains(&&*channel.record.channel));
             items(list, if is_whole { ItemRange::All } else { ItemRange::Tail(1) }, visit)?;
         }
     }
@@ -143,24 +135,12 @@ fn whole(stored: &StoredCheckpoint, lists: Option<&[&str]>, visit: VisitState<'_
 }
 
 fn state(stored: &StoredCheckpoint) -> StateRecord {
-    let mut state = StateRecord::new(CheckpointRecord::clone(&stored.record));
-    state.channels = stored.state.channels.iter().map(|(name, channel)| channel_record(name, channel)).collect();
-    let seen = stored.state.seen.iter().map(|(node, versions)| Seen::new(Arc::clone(node), versions.clone()));
-    state.seen = seen.collect();
-    let updated = stored.written().filter(|(_, channel)| channel.value != ChannelContent::Empty);
-    state.updated = updated.map(|(name, _)| Arc::clone(name)).collect();
+    let mut state = StateRecord::new(stored.record.clone());
+    state.channels = stored.channels().map(|channel| ChannelRecord::clone(&channel.record)).collect();
+    state.seen = stored.state.seen.iter().map(|(_, seen)| seen.clone()).collect();
+    let updated = stored.written().map(|channel| &channel.record).filter(|of| of.value != ChannelValue::Empty);
+    state.updated = updated.map(|of| of.channel.clone()).collect();
     state
-}
-
-fn channel_record(name: &Arc<str>, channel: &ChannelVersion) -> ChannelRecord {
-    let value = match &channel.value {
-        ChannelContent::Empty => ChannelValue::Empty,
-        ChannelContent::Value(payload) => ChannelValue::Value(payload.get().clone()),
-        ChannelContent::Items(_) => ChannelValue::Items,
-    };
-    let mut record = ChannelRecord::new(Arc::clone(name), channel.version, value, channel.ordinal);
-    record.task = channel.task;
-    record
 }
 
 /// Visits the versions that the checkpoints of a lineage wrote.
@@ -169,15 +149,16 @@ pub(super) fn versions(
     (at, channel, down_to): (&CheckpointRef, Option<&str>, u64),
     visit: &mut dyn FnMut(&VersionRecord) -> Result<bool, StoreError>,
 ) -> Visited {
-    let mut next = Some(log.stored(at).ok_or_else(|| not_found(at))?);
-    while let Some(stored) = next.filter(|stored| stored.record.ordinal >= down_to) {
+    for stored in log.lineage(log.found(at)?).take_while(|stored| stored.record.ordinal >= down_to) {
         let mut goes_on = true;
-        let wanted = stored.written().filter(|(name, _)| channel.is_none_or(|channel| *channel == **name));
-        for (name, of) in wanted.filter(|_| !stored.record.pruned) {
-            let positions = of.value.items().map(|list| list.written.clone());
-            goes_on &= visit(&VersionRecord::new(channel_record(name, of), positions))?;
+        let wanted = stored.written().filter(|of| channel.is_none_or(|channel| channel == &*of.record.channel));
+        for of in wanted.filter(|_| !stored.record.pruned) {
+            let positions = of.list.as_ref().map(|list| list.written.clone());
+            goes_on &= visit(&VersionRecord::new(ChannelRecord::clone(&of.record), positions))?;
         }
-        next = log.parent(&stored.record).filter(|_| goes_on);
+        if !goes_on {
+            break;
+        }
     }
     Ok(())
 }
@@ -189,24 +170,19 @@ pub(super) fn search_list(
     channel: &str,
     text: &str,
 ) -> Result<Vec<StoredListChange>, StoreError> {
-    let (mut next, mut changes) = (Some(log.kept(at)?), Vec::new());
-    while let Some(stored) = next {
-        next = log.parent(&stored.record);
-        let written = stored.written().find(|(name, _)| &**name == channel).filter(|_| !stored.record.pruned);
-        let Some((_, version)) = written else { continue };
-        let nothing = StoredList::default();
-        let new = version.value.items().unwrap_or(&nothing);
-        let old = next.and_then(|parent| parent.list(channel)).unwrap_or(&nothing);
+    let (nothing, mut changes) = (StoredList::default(), Vec::new());
+    for stored in log.lineage(log.kept(at)?).filter(|stored| !stored.record.pruned) {
+        let Some(of) = stored.written().find(|of| &*of.record.channel == channel) else { continue };
+        let (ordinal, new) = (stored.record.ordinal, of.list.as_deref().unwrap_or(&nothing));
+        let old = log.parent(&stored.record).and_then(|parent| parent.list(channel)).unwrap_or(&nothing);
         // A list that became another value, or was none before, changes everywhere.
-        let range = version.value.items().map_or(0..u64::MAX, |list| list.written.clone());
-        let ordinal = stored.record.ordinal;
+        let range = of.list.as_ref().map_or(0..u64::MAX, |list| list.written.clone());
         let change = |at: u64, task, op| StoredListChange::new(at..at + 1, ordinal, task, op);
-        let inside = |list| StoredList::in_range(list, &range);
-        let gone = inside(old).filter(|(at, _)| new.positions.get(at).is_none());
-        changes.extend(gone.map(|(at, _)| change(*at, version.task, ListChangeOp::Delete)));
-        let put = inside(new).map(|(at, item)| (at, item, new.written_by(item)));
+        let gone = old.in_range(&range).filter(|(at, _)| new.positions.get(at).is_none());
+        changes.extend(gone.map(|(at, _)| change(*at, of.record.task, ListChangeOp::Delete)));
+        let put = new.in_range(&range).map(|(at, item)| (at, item, new.written_by(item)));
         let put = put.filter(|(.., (written, _))| *written == ordinal);
-        let op = |item: &Item| ListChangeOp::of(item.payload.get().as_ref(), text);
+        let op = |item: &Item| ListChangeOp::of(item.payload.as_ref().as_ref(), text);
         changes.extend(put.map(|(at, item, (_, task))| change(*at, task, op(item))));
     }
     StoredListChange::order(&mut changes);
@@ -236,26 +212,24 @@ pub(super) fn timers(log: &MemoryLog, query: &TimerQuery<'_>) -> Vec<TimerRecord
 /// Counts everything, and compares each checkpoint with its parent.
 pub(super) fn check(log: &MemoryLog) -> CheckReport {
     let mut report = CheckReport::default();
-    report.threads = log.threads.iter().count() as u64;
-    for (_, namespace, space) in log.spaces(None) {
+    report.threads = log.threads.len() as u64;
+    for (_, _, space) in log.spaces(None).filter(|(_, namespace, _)| namespace.is_root()) {
         // The first child of a checkpoint deletes its timers, also if the head moves back to it.
-        let head = space.head().filter(|head| !space.is_continued(&head.record.point.checkpoint));
-        for head in head.iter().filter(|_| namespace.is_root()) {
-            let has_timer =
-                |task: TaskId| space.timers.get(&task).is_some_and(|(of, _)| *of == head.record.point.checkpoint);
+        for head in space.head().into_iter().filter(|head| !space.is_continued(&head.record.point.checkpoint)) {
+            let id = head.record.point.checkpoint;
+            let has_timer = |task: TaskId| space.timers.get(&task).is_some_and(|(of, _)| *of == id);
             for (task, _) in without_timer(&head.record, &head.sorted_writes(), has_timer) {
                 report.note(Finding::new(Invariant::Timers, format!("timer of task {task}"), "it is missing"));
             }
         }
-        for stored in space.all() {
-            let record = &stored.record;
-            report.checkpoints += u64::from(!record.pruned);
-            report.pruned += u64::from(record.pruned);
-            report.values += stored.content().values;
-            if let Some(reason) = damage_of(log, record) {
-                let place = format!("checkpoint {}", record.point.checkpoint);
-                report.note(Finding::new(Invariant::Parents, place, reason));
-            }
+    }
+    for stored in log.all(None) {
+        let record = &stored.record;
+        report.checkpoints += u64::from(!record.pruned);
+        report.pruned += u64::from(record.pruned);
+        report.values += stored.content().values;
+        if let Some(reason) = damage_of(log, record) {
+            report.note(Finding::new(Invariant::Parents, format!("checkpoint {}", record.point.checkpoint), reason));
         }
     }
     report
@@ -282,7 +256,7 @@ pub(super) fn after(log: &MemoryLog, seq: u64, thread: Option<&ThreadId>, limit:
         .flat_map(|(.., space)| space.all().rev().map(|stored| &stored.record).take_while(|record| record.seq > seq));
     let mut found: Vec<_> = newer.filter(|record| !record.pruned).collect();
     found.sort_by_key(|record| record.seq);
-    found.into_iter().take(limit).map(|record| CheckpointRecord::clone(record)).collect()
+    found.into_iter().take(limit).cloned().collect()
 }
 
 #[cfg(not(outside))]

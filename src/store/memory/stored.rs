@@ -10,10 +10,10 @@ use std::sync::Arc;
 use super::map::VersionMap;
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
 use crate::store::backend::is_pruned;
-use crate::store::batch::{ListRef, Payload};
+use crate::store::batch::{ListRef, Payload, Seen};
 use crate::store::lease::LeaseRecord;
 use crate::store::operation::{OperationField, OperationRecord, OperationValue};
-use crate::store::record::{CheckpointRecord, CheckpointRef, WriteRecord};
+use crate::store::record::{ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, WriteRecord};
 use crate::store::{Pruned, StoreError};
 
 /// A version of the log.
@@ -30,7 +30,7 @@ pub(super) struct MemoryLog {
 }
 
 /// A thread with at least one checkpoint.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct StoredThread {
     pub(super) created_at: Timestamp,
     pub(super) spaces: VersionMap<Namespace, Arc<MemoryNamespace>>,
@@ -38,62 +38,43 @@ pub(super) struct StoredThread {
     pub(super) fields: BTreeMap<OperationField, OperationValue>,
     /// The last lease, also a released one.
     pub(super) lease: Option<LeaseRecord>,
-    /// The groups that its claims entered: those of the last one, and those of others that count for a rate.
-    pub(super) groups: Vec<EnteredGroup>,
-}
-
-/// A group that a claim of a thread entered.
-#[derive(Clone, Debug)]
-pub(super) struct EnteredGroup {
-    pub(super) name: String,
-    /// The timestamp until which the claim counts for the rate; `None` without a rate.
-    pub(super) rated_until: Option<Timestamp>,
-    /// True if the claim is the last one, and not released: the lease counts while it is live.
-    pub(super) is_current: bool,
+    /// The groups that its claims entered, those of the last one and those that count for a rate: the timestamp until
+    /// which the claim counts for it, and whether the lease is in the group while it is live.
+    pub(super) groups: BTreeMap<String, (Option<Timestamp>, bool)>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct MemoryNamespace {
-    pub(super) checkpoints: VersionMap<CheckpointId, StoredCheckpoint>,
+    pub(super) checkpoints: VersionMap<CheckpointId, Arc<StoredCheckpoint>>,
     /// The last move of the head: the newest checkpoint at that time, with which the move ends, and the head.
     pub(super) moved: Option<(CheckpointId, Option<CheckpointId>)>,
     /// The tasks that sleep: their checkpoints, and when they can go on.
     pub(super) timers: BTreeMap<TaskId, (CheckpointId, Timestamp)>,
 }
 
-/// A checkpoint. A clone shares everything.
 #[derive(Clone, Debug)]
 pub(super) struct StoredCheckpoint {
-    pub(super) record: Arc<CheckpointRecord>,
+    pub(super) record: CheckpointRecord,
     /// The state; of a pruned checkpoint, what it wrote and a later one of its branch shows.
-    pub(super) state: Arc<CheckpointState>,
+    pub(super) state: CheckpointState,
     /// The writes that it consumed, with which a repeated batch is compared.
-    pub(super) consumed: Arc<[Arc<WriteRecord>]>,
+    pub(super) consumed: Vec<Arc<WriteRecord>>,
     /// The writes of its tasks.
     pub(super) writes: VersionMap<(TaskId, i32), Arc<WriteRecord>>,
 }
 
-/// The state at a checkpoint.
+/// The state at a checkpoint: the newest version of each channel, and the nodes that ran.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct CheckpointState {
-    pub(super) channels: VersionMap<Arc<str>, ChannelVersion>,
-    pub(super) seen: VersionMap<Arc<str>, Vec<(Arc<str>, u64)>>,
-}
-
-/// The newest version of a channel.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct ChannelVersion {
-    pub(super) version: u64,
-    pub(super) ordinal: u64,
-    pub(super) task: Option<u32>,
-    pub(super) value: ChannelContent,
+    pub(super) channels: VersionMap<Arc<str>, StoredChannel>,
+    pub(super) seen: VersionMap<Arc<str>, Seen>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum ChannelContent {
-    Empty,
-    Value(HeldPayload),
-    Items(Arc<StoredList>),
+pub(super) struct StoredChannel {
+    pub(super) record: Arc<ChannelRecord>,
+    /// The list, if it is one.
+    pub(super) list: Option<Arc<StoredList>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -123,38 +104,11 @@ pub(super) struct Item {
     pub(super) seq: u64,
     /// The ordinal of that checkpoint, and the task.
     pub(super) written: (u64, Option<u32>),
-    pub(super) payload: HeldPayload,
+    pub(super) payload: Arc<Payload>,
 }
 
-/// Bytes, held once: by a value or an item, or by the write of a task that it took over.
-#[derive(Clone, Debug)]
-pub(super) enum HeldPayload {
-    Own(Arc<Payload>),
-    OfWrite(Arc<WriteRecord>, usize),
-}
-
-/// A value or an item that a checkpoint put.
-pub(super) struct PutEntry<'a> {
-    pub(super) channel: &'a Arc<str>,
-    pub(super) position: Option<u64>,
-    pub(super) task: Option<u32>,
-    pub(super) payload: &'a Payload,
-}
-
-impl HeldPayload {
-    pub(super) fn get(&self) -> &Payload {
-        match self {
-            Self::Own(payload) => payload,
-            Self::OfWrite(write, part) => write.value.payload(*part).unwrap_or_else(|| unreachable!("it was found")),
-        }
-    }
-}
-
-impl PartialEq for HeldPayload {
-    fn eq(&self, other: &Self) -> bool {
-        self.get() == other.get()
-    }
-}
+/// A value or an item that a checkpoint put: the channel, the position of an item, the task, and the content.
+pub(super) type PutEntry<'a> = (&'a Arc<str>, Option<u64>, Option<u32>, &'a Payload);
 
 impl MemoryLog {
     pub(super) fn space(&self, thread: &ThreadId, namespace: &Namespace) -> Option<&MemoryNamespace> {
@@ -162,109 +116,65 @@ impl MemoryLog {
     }
 
     pub(super) fn stored(&self, at: &CheckpointRef) -> Option<&StoredCheckpoint> {
-        self.space(&at.thread, &at.namespace)?.checkpoints.get(&at.checkpoint)
+        self.space(&at.thread, &at.namespace)?.stored(&at.checkpoint)
     }
 
     pub(super) fn parent(&self, record: &CheckpointRecord) -> Option<&StoredCheckpoint> {
         self.stored(&record.parent_ref()?)
     }
 
+    /// Returns a checkpoint, and an error if it is not stored.
+    pub(super) fn found(&self, at: &CheckpointRef) -> Result<&StoredCheckpoint, StoreError> {
+        let not_found = || StoreError::CheckpointNotFound { thread: at.thread.clone(), id: at.checkpoint.to_string() };
+        self.stored(at).ok_or_else(not_found)
+    }
+
     /// Returns a checkpoint whose state is stored.
     pub(super) fn kept(&self, at: &CheckpointRef) -> Result<&StoredCheckpoint, StoreError> {
-        self.stored(at).ok_or_else(|| not_found(at))?.kept()
+        self.found(at)?.kept()
+    }
+
+    /// Returns a checkpoint and those that it builds on, the newest first.
+    pub(super) fn lineage<'l>(&'l self, at: &'l StoredCheckpoint) -> impl Iterator<Item = &'l StoredCheckpoint> {
+        std::iter::successors(Some(at), |at| self.parent(&at.record))
     }
 
     /// Returns the namespaces of a thread, or of all.
-    pub(super) fn spaces(
-        &self,
-        thread: Option<&ThreadId>,
-    ) -> impl Iterator<Item = (&ThreadId, &Namespace, &MemoryNamespace)> {
+    pub(super) fn spaces<'l>(
+        &'l self,
+        thread: Option<&'l ThreadId>,
+    ) -> impl Iterator<Item = (&'l ThreadId, &'l Namespace, &'l MemoryNamespace)> {
         let threads = self.threads.from(thread).take_while(move |(id, _)| thread.is_none_or(|thread| id == thread));
         threads.flat_map(|(id, of)| of.spaces.iter().map(move |(namespace, space)| (id, namespace, &**space)))
     }
 
-    /// Changes a thread, if it exists.
-    pub(super) fn change_thread(&mut self, thread: &ThreadId, change: impl FnOnce(&mut StoredThread)) {
-        if let Some(mut of) = self.threads.get(thread).cloned() {
-            change(Arc::make_mut(&mut of));
-            self.threads.put(thread.clone(), of);
-        }
-    }
-}
-
-impl StoredCheckpoint {
-    /// Returns itself, and an error if it was pruned.
-    pub(super) fn kept(&self) -> Result<&Self, StoreError> {
-        let point = &self.record.point;
-        if self.record.pruned { Err(is_pruned(&point.thread, &point.checkpoint)) } else { Ok(self) }
+    /// Returns the checkpoints of a thread, or of all, the oldest first in each namespace.
+    pub(super) fn all<'l>(&'l self, thread: Option<&'l ThreadId>) -> impl Iterator<Item = &'l StoredCheckpoint> {
+        self.spaces(thread).flat_map(|(.., space)| space.all())
     }
 
-    pub(super) fn list(&self, channel: &str) -> Option<&StoredList> {
-        self.state.channels.get(channel)?.value.items()
+    pub(super) fn thread_mut(&mut self, thread: &ThreadId) -> Option<&mut StoredThread> {
+        self.threads.get_mut(thread).map(Arc::make_mut)
     }
 
-    /// Returns branch and ordinal.
-    pub(super) fn place(&self) -> (u64, u64) {
-        (self.record.branch, self.record.ordinal)
-    }
-
-    /// Returns the channels that it wrote.
-    pub(super) fn written(&self) -> impl Iterator<Item = &(Arc<str>, ChannelVersion)> {
-        self.state.channels.iter().filter(|(_, channel)| channel.ordinal == self.record.ordinal)
-    }
-
-    /// Returns the values and items that it put.
-    pub(super) fn puts(&self) -> impl Iterator<Item = PutEntry<'_>> {
-        self.written().flat_map(|(channel, of)| {
-            let value = match &of.value {
-                ChannelContent::Value(held) => {
-                    Some(PutEntry { channel, position: None, task: of.task, payload: held.get() })
-                }
-                ChannelContent::Empty | ChannelContent::Items(_) => None,
-            };
-            let items = of.value.items().into_iter().flat_map(|list| list.put_by(self.record.seq));
-            value.into_iter().chain(items.map(move |(position, item)| PutEntry {
-                channel,
-                position: Some(*position),
-                task: item.written.1,
-                payload: item.payload.get(),
-            }))
-        })
-    }
-
-    /// Returns the number and the bytes of the values that it put, and of the writes of its tasks.
-    pub(super) fn content(&self) -> Pruned {
-        let mut sum = Pruned::default();
-        let written = self.writes.iter().flat_map(|(_, write)| (0..).map_while(|part| write.value.payload(part)));
-        for payload in self.puts().map(|put| put.payload).chain(written) {
-            sum.values += 1;
-            sum.bytes += payload.len() as u64;
-        }
-        sum
-    }
-
-    /// Returns the writes of its tasks, in the order of (path, task, index).
-    pub(super) fn sorted_writes(&self) -> Vec<WriteRecord> {
-        let mut writes: Vec<_> = self.writes.iter().map(|(_, write)| write).collect();
-        writes.sort_by(|a, b| (&a.path, a.task, a.index).cmp(&(&b.path, b.task, b.index)));
-        writes.into_iter().map(|write| WriteRecord::clone(write)).collect()
+    pub(super) fn space_mut(&mut self, thread: &ThreadId, namespace: &Namespace) -> Option<&mut MemoryNamespace> {
+        self.thread_mut(thread)?.spaces.get_mut(namespace).map(Arc::make_mut)
     }
 }
 
 impl StoredThread {
-    pub(super) fn new(created_at: Timestamp) -> Self {
-        let (spaces, fields) = (VersionMap::default(), BTreeMap::new());
-        Self { created_at, spaces, fields, lease: None, groups: Vec::new() }
-    }
-
     pub(super) fn root(&self) -> Option<&MemoryNamespace> {
         self.spaces.get(&Namespace::root()).map(|space| &**space)
     }
 }
 
 impl MemoryNamespace {
+    pub(super) fn stored(&self, id: &CheckpointId) -> Option<&StoredCheckpoint> {
+        self.checkpoints.get(id).map(|stored| &**stored)
+    }
+
     pub(super) fn newest(&self) -> Option<&StoredCheckpoint> {
-        self.checkpoints.last().map(|(_, stored)| stored)
+        self.checkpoints.last().map(|(_, stored)| &**stored)
     }
 
     pub(super) fn newest_id(&self) -> Option<CheckpointId> {
@@ -278,12 +188,12 @@ impl MemoryNamespace {
     }
 
     pub(super) fn head(&self) -> Option<&StoredCheckpoint> {
-        self.checkpoints.get(&self.head_id()?)
+        self.stored(&self.head_id()?)
     }
 
     /// Returns the checkpoints, the oldest first.
     pub(super) fn all(&self) -> impl DoubleEndedIterator<Item = &StoredCheckpoint> {
-        self.checkpoints.iter().map(|(_, stored)| stored)
+        self.checkpoints.iter().map(|(_, stored)| &**stored)
     }
 
     /// Returns whether a checkpoint of the namespace is a child of one.
@@ -292,9 +202,58 @@ impl MemoryNamespace {
     }
 }
 
-impl ChannelContent {
-    pub(super) fn items(&self) -> Option<&StoredList> {
-        if let Self::Items(items) = self { Some(items) } else { None }
+impl StoredCheckpoint {
+    /// Returns itself, and an error if it was pruned.
+    pub(super) fn kept(&self) -> Result<&Self, StoreError> {
+        let point = &self.record.point;
+        if self.record.pruned { Err(is_pruned(&point.thread, &point.checkpoint)) } else { Ok(self) }
+    }
+
+    pub(super) fn list(&self, channel: &str) -> Option<&StoredList> {
+        self.state.channels.get(channel)?.list.as_deref()
+    }
+
+    /// Returns branch and ordinal.
+    pub(super) fn place(&self) -> (u64, u64) {
+        (self.record.branch, self.record.ordinal)
+    }
+
+    /// Returns the channels.
+    pub(super) fn channels(&self) -> impl Iterator<Item = &StoredChannel> {
+        self.state.channels.iter().map(|(_, channel)| channel)
+    }
+
+    /// Returns the channels that it wrote.
+    pub(super) fn written(&self) -> impl Iterator<Item = &StoredChannel> {
+        self.channels().filter(|channel| channel.record.ordinal == self.record.ordinal)
+    }
+
+    /// Returns the values and items that it put.
+    pub(super) fn puts(&self) -> impl Iterator<Item = PutEntry<'_>> {
+        self.written().flat_map(|StoredChannel { record: of, list }| {
+            let value = if let ChannelValue::Value(value) = &of.value { Some(value) } else { None };
+            let items = list.iter().flat_map(|list| list.put_by(self.record.seq));
+            let items = items.map(|(at, item)| (&of.channel, Some(*at), item.written.1, &*item.payload));
+            value.into_iter().map(|value| (&of.channel, None, of.task, value)).chain(items)
+        })
+    }
+
+    /// Returns the number and the bytes of the values that it put, and of the writes of its tasks.
+    pub(super) fn content(&self) -> Pruned {
+        let mut sum = Pruned::default();
+        let written = self.writes.iter().flat_map(|(_, write)| (0..).map_while(|part| write.value.payload(part)));
+        for payload in self.puts().map(|(.., payload)| payload).chain(written) {
+            sum.values += 1;
+            sum.bytes += payload.len() as u64;
+        }
+        sum
+    }
+
+    /// Returns the writes of its tasks, in the order of (path, task, index).
+    pub(super) fn sorted_writes(&self) -> Vec<WriteRecord> {
+        let mut writes: Vec<_> = self.writes.iter().map(|(_, write)| write).collect();
+        writes.sort_by(|a, b| (&a.path, a.task, a.index).cmp(&(&b.path, b.task, b.index)));
+        writes.into_iter().map(|write| WriteRecord::clone(write)).collect()
     }
 }
 
@@ -317,12 +276,4 @@ impl StoredList {
     pub(super) fn is_shared(&self, item: &Item) -> bool {
         self.reference.as_ref().is_some_and(|reference| item.seq <= reference.seq)
     }
-}
-
-pub(super) fn invalid<T>(field: &'static str, reason: String) -> Result<T, StoreError> {
-    Err(StoreError::Invalid { field, reason })
-}
-
-pub(super) fn not_found(at: &CheckpointRef) -> StoreError {
-    StoreError::CheckpointNotFound { thread: at.thread.clone(), id: at.checkpoint.to_string() }
 }

@@ -1,13 +1,13 @@
 //! Threads with their parts: each is derived from its checkpoints when it is read.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use super::stored::{MemoryLog, StoredThread};
 use crate::base::{Namespace, ThreadId};
 use crate::store::backend::ThreadPage;
 use crate::store::log::{ThreadParts, ThreadRow, ThreadRows};
 use crate::store::operation::BranchRecord;
-use crate::store::record::{CheckpointRecord, CheckpointRef, ThreadRecord, ThreadSize};
+use crate::store::record::{ThreadRecord, ThreadSize};
 use crate::store::{StoreError, ThreadCounts, ThreadInfo, ThreadOrder, ThreadQuery};
 
 /// Returns the rows of a query with the parts that are wanted.
@@ -16,8 +16,7 @@ pub(super) fn rows(log: &MemoryLog, of: &ThreadRows<'_>, parts: ThreadParts<'_>)
         ThreadRows::Ids(ids) => ids.iter().map(|id| row(log, id, parts)).collect(),
         ThreadRows::After(after, limit) => {
             let records = log.threads.from(*after).filter(|(id, _)| Some(id) != *after).filter_map(|(id, thread)| {
-                let head = CheckpointRecord::clone(&thread.root()?.head()?.record);
-                Some(ThreadRecord::new(id.clone(), thread.created_at, head))
+                Some(ThreadRecord::new(id.clone(), thread.created_at, thread.root()?.head()?.record.clone()))
             });
             let with_parts = |record: ThreadRecord| {
                 let mut row = row(log, &record.id, parts)?;
@@ -29,32 +28,28 @@ pub(super) fn rows(log: &MemoryLog, of: &ThreadRows<'_>, parts: ThreadParts<'_>)
         ThreadRows::Listed(query) => {
             let mut parts = parts;
             parts.info = true;
-            list(log, query)?.into_iter().map(|info| row(log, info.id(), parts)).collect()
+            list(log, query)?.iter().map(|info| row(log, info.id(), parts)).collect()
         }
     }
 }
 
 fn row(log: &MemoryLog, id: &ThreadId, parts: ThreadParts<'_>) -> Result<ThreadRow, StoreError> {
     let mut row = ThreadRow::default();
-    let Some(thread) = log.threads.get(id) else {
-        row.forks = if parts.forks { forks(log, id) } else { Vec::new() };
-        return Ok(row);
-    };
+    if parts.forks {
+        row.forks = forks(log).remove(id).into_iter().flatten().cloned().collect();
+    }
+    let Some(thread) = log.threads.get(id) else { return Ok(row) };
     if parts.info {
         row.info = info(thread).transpose()?.map(|info| info.with_counts(Some(counts(thread))));
     }
     if parts.size {
-        let all = || thread.spaces.iter().flat_map(|(_, space)| space.all());
-        let branches: HashSet<u64> = all().map(|stored| stored.record.branch).collect();
-        let kept = all().filter(|stored| !stored.record.pruned);
-        row.size = ThreadSize::new(kept.count() as u64, branches.len() as u64);
+        let branches: HashSet<u64> = log.all(Some(id)).map(|stored| stored.record.branch).collect();
+        let kept = log.all(Some(id)).filter(|stored| !stored.record.pruned).count();
+        row.size = ThreadSize::new(kept as u64, branches.len() as u64);
     }
     (row.fields, row.lease) = (thread.fields.clone().into_iter().collect(), thread.lease.clone());
     if parts.namespaces {
         row.namespaces = thread.spaces.iter().map(|(namespace, _)| namespace.clone()).collect();
-    }
-    if parts.forks {
-        row.forks = forks(log, id);
     }
     let first = thread.root().and_then(|root| root.all().next());
     row.forked_from = first.and_then(|first| first.record.forked_from.clone()).filter(|from| from.thread != *id);
@@ -62,17 +57,17 @@ fn row(log: &MemoryLog, id: &ThreadId, parts: ThreadParts<'_>) -> Result<ThreadR
     Ok(row)
 }
 
-/// Returns the threads that were forked from a thread, the first fork first.
-fn forks(log: &MemoryLog, thread: &ThreadId) -> Vec<ThreadId> {
-    let is_fork = |at: &CheckpointRef| at.thread == *thread;
-    let mut found: Vec<(u64, &ThreadId)> = Vec::new();
-    for (id, _, space) in log.spaces(None).filter(|(id, ..)| *id != thread) {
-        let records = space.all().map(|stored| &stored.record);
-        found.extend(records.filter(|of| of.forked_from.as_ref().is_some_and(is_fork)).map(|of| (of.seq, id)));
-    }
+/// Returns the forks of each thread, the first fork first.
+pub(super) fn forks(log: &MemoryLog) -> BTreeMap<&ThreadId, Vec<&ThreadId>> {
+    let records = log.all(None).map(|stored| &stored.record);
+    let fork = records.filter_map(|of| Some((of.seq, &of.forked_from.as_ref()?.thread, &of.point.thread)));
+    let mut found: Vec<_> = fork.filter(|(_, of, fork)| of != fork).collect();
     found.sort_unstable();
-    let mut seen = HashSet::new();
-    found.into_iter().filter(|(_, id)| seen.insert(*id)).map(|(_, id)| id.clone()).collect()
+    let (mut all, mut seen) = (BTreeMap::<_, Vec<_>>::new(), HashSet::new());
+    for (_, of, fork) in found.into_iter().filter(|(_, of, fork)| seen.insert((*of, *fork))) {
+        all.entry(of).or_default().push(fork);
+    }
+    all
 }
 
 /// Returns the branches of a namespace, the newest first.
@@ -82,7 +77,7 @@ fn branches(log: &MemoryLog, thread: &ThreadId, namespace: &Namespace) -> Vec<Br
         let leaves = log.parent(&stored.record).map(|parent| parent.place());
         match found.last_mut() {
             Some(last) if last.last.branch == stored.record.branch => last.leaves = leaves,
-            _ => found.push(BranchRecord::new(CheckpointRecord::clone(&stored.record), leaves)),
+            _ => found.push(BranchRecord::new(stored.record.clone(), leaves)),
         }
     }
     found
@@ -105,38 +100,31 @@ pub(super) fn list(log: &MemoryLog, query: &ThreadQuery) -> Result<Vec<ThreadInf
 pub(super) fn info(thread: &StoredThread) -> Option<Result<ThreadInfo, StoreError>> {
     let root = thread.root()?;
     let (newest, head) = (&root.newest()?.record, root.head()?);
-    let (record, fields) = (CheckpointRecord::clone(&head.record), thread.fields.clone().into_iter().collect());
-    Some(ThreadInfo::new(record, newest.seq, newest.created_at, fields, &head.sorted_writes()))
+    let fields = thread.fields.clone().into_iter().collect();
+    Some(ThreadInfo::new(head.record.clone(), newest.seq, newest.created_at, fields, &head.sorted_writes()))
 }
 
 /// Counts the messages at the head of a thread, and sums the tokens and the costs of its checkpoints.
 fn counts(thread: &StoredThread) -> ThreadCounts {
     let mut sum = ThreadCounts::default();
-    for (namespace, space) in thread.spaces.iter() {
-        // The positions of each branch at which an item with tokens was put.
-        let mut counted = HashSet::new();
-        for stored in space.all() {
-            let stated = ThreadCounts::stated(stored.record.metadata.as_deref());
-            stated.into_iter().for_each(|stated| sum.add_usage(stated));
-            for put in stored.puts().filter(|put| namespace.is_root() && put.position.is_some()) {
-                let tokens = put.payload.index.as_ref();
-                let tokens = tokens.and_then(|index| ThreadCounts::of_tokens(index.input_tokens, index.output_tokens));
-                if let Some(tokens) = tokens
-                    && counted.insert((stored.record.branch, put.channel, put.position))
-                    && stated.is_none()
-                    && !stored.record.pruned
-                {
-                    sum.add_usage(tokens);
-                }
-            }
+    for stored in thread.spaces.iter().flat_map(|(_, space)| space.all()) {
+        ThreadCounts::stated(stored.record.metadata.as_deref()).into_iter().for_each(|stated| sum.add_usage(stated));
+    }
+    // The positions of each branch at which an item with tokens was put.
+    let (root, mut counted) = (thread.root(), HashSet::new());
+    for stored in root.into_iter().flat_map(|root| root.all()) {
+        let counts = !stored.record.pruned && ThreadCounts::stated(stored.record.metadata.as_deref()).is_none();
+        for (channel, position, _, payload) in stored.puts().filter(|(_, position, ..)| position.is_some()) {
+            let tokens = payload.index.as_ref();
+            let tokens = tokens.and_then(|index| ThreadCounts::of_tokens(index.input_tokens, index.output_tokens));
+            let is_new = tokens.is_some() && counted.insert((stored.record.branch, channel, position));
+            tokens.filter(|_| is_new && counts).into_iter().for_each(|tokens| sum.add_usage(tokens));
         }
     }
-    let head = thread.root().and_then(|root| root.head());
-    for list in head.iter().flat_map(|head| head.state.channels.iter()).filter_map(|(_, of)| of.value.items()) {
-        let last = list.positions.last().and_then(|(_, item)| item.payload.get().index.as_deref());
-        if last.is_some_and(|index| index.kind.is_some()) {
-            sum.messages += list.positions.len() as u64;
-        }
+    let lists = root.and_then(|root| root.head()).into_iter().flat_map(|head| head.channels());
+    for list in lists.filter_map(|channel| channel.list.as_ref()) {
+        let last = list.positions.last().and_then(|(_, item)| item.payload.index.as_deref());
+        sum.messages += last.filter(|index| index.kind.is_some()).map_or(0, |_| list.positions.len() as u64);
     }
     sum
 }

@@ -1,7 +1,7 @@
 //! The threads of the trash that are due.
 
 use super::*;
-use crate::base::{CheckpointId, IdSource, Namespace};
+use crate::base::{CheckpointId, IdSource, Namespace, Timestamp};
 use crate::store::batch::{Batch, NewCheckpoint, Parent};
 use crate::store::log::Log;
 use crate::store::memory::MemoryBackend;
@@ -48,9 +48,11 @@ fn a_thread_is_due_at_its_time_unless_a_fork_of_it_stays() {
         trash(&backend, name, until);
     }
     let due = |second: i64| {
-        let mut due: Vec<String> = due(&backend.log.read(), at(second)).iter().map(ToString::to_string).collect();
-        due.sort();
-        due.join(" ")
+        let before = backend.now();
+        let mut after = MemoryLog::clone(&before);
+        _ = erase(&mut after, &Erase::Trash(at(second))).unwrap();
+        let due = before.threads.iter().map(|(id, _)| id).filter(|id| after.threads.get(*id).is_none());
+        due.map(ToString::to_string).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(due(9), "");
     assert_eq!(due(10), "alone own");

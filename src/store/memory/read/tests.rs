@@ -32,15 +32,8 @@ fn findings(damage: impl Fn(&mut CheckpointRecord)) -> Vec<String> {
         backend.commit(&batch).unwrap();
     }
     let changed = backend.change(|log| {
-        log.change_thread(&thread(), |of| {
-            of.spaces.retain(|_, space| {
-                let checkpoints = &mut Arc::make_mut(space).checkpoints;
-                let mut stored = checkpoints.get(&id(2)).cloned().unwrap();
-                damage(Arc::make_mut(&mut stored.record));
-                checkpoints.put(id(2), stored);
-                true
-            });
-        });
+        let space = log.space_mut(&thread(), &Namespace::root()).unwrap();
+        damage(&mut Arc::make_mut(space.checkpoints.get_mut(&id(2)).unwrap()).record);
         Ok(())
     });
     changed.unwrap();
