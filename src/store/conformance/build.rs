@@ -1,33 +1,43 @@
 //! Builders and readers with short names for the cases.
+//!
+//! A reader panics if a backend refuses it, so a case states what it finds. A refusal is shown as a short text.
 
 pub(super) use crate::base::{CheckpointId, Encoded, IdSource, Namespace, RunId, TaskId, ThreadId, Timestamp, Value};
-pub(super) use crate::store::batch::{
-    Batch, Change, ChangeValue, CommitChain, Data, Expect, ItemChange, ItemIndex, ItemOp, ListDelta, ListRef,
-    NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Payload, Seen, WriteRef, WriteValue,
-};
+pub(super) use crate::store::batch::*;
 pub(super) use crate::store::error::StoreError;
-pub(super) use crate::store::log::{Log, LogExt, LogPosition};
-pub(super) use crate::store::operation::{
-    ExpectedNewest, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationTarget,
-    OperationValue,
-};
-pub(super) use crate::store::prune::{PruneSpan, Pruned};
-pub(super) use crate::store::query::{CheckpointQuery, ItemRange};
-pub(super) use crate::store::record::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ListChangeOp, Source, StatePart, StateRecord,
-    StoredListChange, TaskKind, TaskRecord, WriteRecord,
-};
+pub(super) use crate::store::log::{CheckpointQuery, Erasure, Log, LogExt, LogPosition, PruneSpan};
+pub(super) use crate::store::operation::*;
+pub(super) use crate::store::record::*;
 pub(super) use crate::store::search::{SearchHit, SearchOptions, SearchPage, SearchQuery};
+pub(super) use crate::store::{ItemRange, Pruned};
+pub(super) use std::ops::RangeInclusive;
 pub(super) use std::sync::Arc;
+pub(super) use std::sync::atomic::{AtomicUsize, Ordering};
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::sync::LazyLock;
+
+/// The numbers of the first checkpoint ids.
+static NUMBERS: LazyLock<HashMap<CheckpointId, u64>> = LazyLock::new(|| (0..2_000).map(|n| (id(n), n)).collect());
 
 /// Returns checkpoint id number `n`: a greater number gives a greater id.
 pub(super) fn id(n: u64) -> CheckpointId {
     IdSource::from_seed(n).checkpoint(moment(n), 0, None)
 }
 
+/// Returns the number of a checkpoint id.
+pub(super) fn number(id: CheckpointId) -> u64 {
+    NUMBERS.get(&id).copied().unwrap_or(u64::MAX)
+}
+
+pub(super) fn numbers<'r>(records: impl IntoIterator<Item = &'r CheckpointRecord>) -> Vec<u64> {
+    records.into_iter().map(|record| number(record.point.checkpoint)).collect()
+}
+
 /// Returns timestamp number `n`, a millisecond after the one before.
 pub(super) fn moment(n: u64) -> Timestamp {
-    Timestamp::from_micros(1_700_000_000_000_000 + i64::try_from(n).unwrap_or(0) * 1_000)
+    Timestamp::from_micros(1_700_000_000_000_000 + n.cast_signed() * 1_000)
 }
 
 /// Returns task id number `n`: a greater number gives a greater id.
@@ -40,12 +50,16 @@ pub(super) fn bytes(data: impl AsRef<[u8]>) -> Payload {
     Payload::new(data.as_ref().to_vec())
 }
 
+/// Returns the bytes of a payload as text.
+pub(super) fn text_of(data: &[u8]) -> String {
+    String::from_utf8_lossy(data).into_owned()
+}
+
 /// Returns a payload with every field of the index set.
 pub(super) fn message(id: &str, text: &str) -> Payload {
     let mut index = ItemIndex::default();
     (index.id, index.kind, index.name) = (Some(id.into()), Some("ai".into()), Some("Zoë".into()));
-    index.tool_calls = Some(r#"["call-1","call-2"]"#.into());
-    index.text = Some(text.into());
+    (index.tool_calls, index.text) = (Some(r#"["call-1","call-2"]"#.into()), Some(text.into()));
     (index.input_tokens, index.output_tokens) = (Some(0), Some(u32::MAX));
     bytes([0x80]).with_index(index)
 }
@@ -85,9 +99,9 @@ pub(super) fn write_items(index: i32, channel: &str, items: &[&str]) -> NewWrite
     NewWrite::new(index, channel, WriteValue::Items(items.iter().map(bytes).collect()))
 }
 
-/// Returns the writes of a task of checkpoint `n`.
-pub(super) fn writes(n: u64, task: TaskId, path: &str, writes: Vec<NewWrite>) -> NewWrites {
-    NewWrites::new(id(n), task, path).with(writes)
+/// Returns the writes of task number `of` of checkpoint `n`.
+pub(super) fn writes(n: u64, of: u8, writes: Vec<NewWrite>) -> NewWrites {
+    NewWrites::new(id(n), task(of), "p").with(writes)
 }
 
 /// A checkpoint in the making.
@@ -95,12 +109,14 @@ pub(super) struct CheckpointDraft(pub(super) NewCheckpoint);
 
 /// Starts checkpoint number `n`, from the empty state.
 pub(super) fn begin(n: u64) -> CheckpointDraft {
-    CheckpointDraft(NewCheckpoint::new(id(n), None, i64::try_from(n).unwrap_or(0) - 2, Source::Loop, moment(n)))
+    CheckpointDraft(NewCheckpoint::new(id(n), None, n.cast_signed() - 2, Source::Loop, moment(n)))
 }
 
 /// Starts checkpoint number `n` on number `parent`.
 pub(super) fn on(n: u64, parent: u64) -> CheckpointDraft {
-    begin(n).under(Some(Parent::Local(id(parent))))
+    let mut draft = begin(n);
+    draft.0.parent = Some(Parent::Local(id(parent)));
+    draft
 }
 
 /// Starts checkpoint number `n` on the one before it; the first one from the empty state.
@@ -110,24 +126,23 @@ pub(super) fn next(n: u64) -> CheckpointDraft {
 
 /// Starts checkpoint number `n` on a checkpoint of another thread.
 pub(super) fn fork_of(n: u64, of: CheckpointRef) -> CheckpointDraft {
-    let mut draft = begin(n).under(Some(Parent::Fork(of)));
-    draft.0.source = Source::Fork;
+    let mut draft = begin(n);
+    (draft.0.parent, draft.0.source) = (Some(Parent::Fork(of)), Source::Fork);
     draft
 }
 
 impl CheckpointDraft {
-    pub(super) fn under(mut self, parent: Option<Parent>) -> Self {
-        self.0.parent = parent;
-        self
-    }
-
     pub(super) fn change(mut self, channel: &str, version: u64, value: ChangeValue) -> Self {
         self.0.changes.push(Change::new(channel, version, value));
         self
     }
 
     pub(super) fn value(self, channel: &str, version: u64, data: impl AsRef<[u8]>) -> Self {
-        self.change(channel, version, ChangeValue::Value(Data::New(bytes(data))))
+        self.payload(channel, version, bytes(data))
+    }
+
+    pub(super) fn payload(self, channel: &str, version: u64, payload: Payload) -> Self {
+        self.change(channel, version, ChangeValue::Value(Data::New(payload)))
     }
 
     pub(super) fn items(self, channel: &str, version: u64, items: Vec<ItemChange>) -> Self {
@@ -152,11 +167,8 @@ impl CheckpointDraft {
 
     /// Makes a pull task for each node; their ids are `task(1)`, `task(2)`, ...
     pub(super) fn tasks(mut self, nodes: &[&str]) -> Self {
-        let tasks = (1..).zip(nodes).map(|(n, node)| TaskRecord {
-            id: task(n),
-            name: (*node).into(),
-            kind: TaskKind::Pull { triggers: vec![format!("trigger:of:{node}").into(), "input".into()] },
-        });
+        let kind = |node: &&str| TaskKind::Pull { triggers: vec![format!("trigger:of:{node}").into(), "input".into()] };
+        let tasks = (1..).zip(nodes).map(|(n, node)| TaskRecord::new(task(n), *node, kind(node)));
         self.0.tasks = tasks.collect();
         self
     }
@@ -172,16 +184,18 @@ impl CheckpointDraft {
         self
     }
 
+    pub(super) fn metadata(mut self, text: impl Into<String>) -> Self {
+        self.0.metadata = Some(text.into());
+        self
+    }
+
     /// Sets every field of the record that has a default.
     pub(super) fn in_full(mut self) -> Self {
-        self.0.source = Source::Update;
-        self.0.run = Some(RunId::from_bytes([9; 16]));
+        (self.0.source, self.0.run) = (Source::Update, Some(RunId::from_bytes([9; 16])));
         self.0.metadata = Some(r#"{"why":"because, «ü»"}"#.into());
         self.0.parents = [(Namespace::root(), id(7)), (Namespace::new("outer:1").expect("is a path"), id(8))].into();
-        self.0.tasks = vec![
-            TaskRecord::new(task(1), "pulled", TaskKind::Pull { triggers: Vec::new() }),
-            TaskRecord::new(task(2), "pushed", TaskKind::Push { index: 7 }),
-        ];
+        let pulled = TaskRecord::new(task(1), "pulled", TaskKind::Pull { triggers: Vec::new() });
+        self.0.tasks = vec![pulled, TaskRecord::new(task(2), "pushed", TaskKind::Push { index: 7 })];
         self
     }
 }
@@ -200,6 +214,11 @@ pub(super) fn root_of<'b>(backend: &'b dyn Log, thread: &str) -> CasePlace<'b> {
     CasePlace { backend, thread, namespace: Namespace::root() }
 }
 
+/// Returns the root namespaces of some threads.
+pub(super) fn roots<'b, const N: usize>(backend: &'b dyn Log, threads: [&str; N]) -> [CasePlace<'b>; N] {
+    threads.map(|thread| root_of(backend, thread))
+}
+
 impl CasePlace<'_> {
     /// Returns another namespace of the same thread.
     pub(super) fn inside(&self, namespace: &str) -> Self {
@@ -207,11 +226,17 @@ impl CasePlace<'_> {
     }
 
     pub(super) fn point(&self, n: u64) -> CheckpointRef {
-        self.point_of(id(n))
+        CheckpointRef::new(self.thread.clone(), self.namespace.clone(), id(n))
     }
 
-    pub(super) fn point_of(&self, checkpoint: CheckpointId) -> CheckpointRef {
-        CheckpointRef { thread: self.thread.clone(), namespace: self.namespace.clone(), checkpoint }
+    /// Returns the list of a channel at checkpoint `n`.
+    pub(super) fn list_ref(&self, n: u64, channel: &str) -> ListRef {
+        ListRef::new(self.namespace.clone(), id(n), channel)
+    }
+
+    /// Begins a list as the channel `list` at checkpoint `n`.
+    pub(super) fn reference(&self, n: u64) -> ItemChange {
+        ItemChange::new(0, ItemOp::Reference(self.list_ref(n, "list")), None)
     }
 
     /// Returns a batch that expects checkpoint number `head`.
@@ -226,86 +251,153 @@ impl CasePlace<'_> {
         Batch { writes: vec![writes], ..self.batch(Some(head), []) }
     }
 
-    /// Commits one checkpoint whose parent in this namespace is the head, which must succeed.
+    /// Commits one checkpoint on the present head, which must succeed.
     pub(super) fn add(&self, draft: CheckpointDraft) {
-        let local = if let Some(Parent::Local(parent)) = &draft.0.parent { Some(*parent) } else { None };
-        let mut batch = self.batch(None, [draft]);
-        batch.expect[0].head = local;
+        self.add_all([draft]);
+    }
+
+    /// Commits checkpoints in one batch on the present head, which must succeed.
+    pub(super) fn add_all(&self, drafts: impl IntoIterator<Item = CheckpointDraft>) {
+        let mut batch = self.batch(None, drafts);
+        batch.expect[0].head = self.backend.head_id(&self.thread, &self.namespace).expect("reads the id of the head");
         commit(self.backend, &batch);
     }
 
-    /// Commits one checkpoint on a head, which must succeed.
-    pub(super) fn add_at(&self, head: Option<u64>, draft: CheckpointDraft) {
-        commit(self.backend, &self.batch(head, [draft]));
+    /// Commits checkpoints without changes, each on the one before it, in one batch.
+    pub(super) fn add_chain(&self, numbers: RangeInclusive<u64>) {
+        self.add_all(numbers.map(next));
     }
 
-    pub(super) fn head(&self) -> Option<CheckpointId> {
-        let head = self.backend.head(&self.thread, &self.namespace).expect("reads the head");
-        let head_id = self.backend.head_id(&self.thread, &self.namespace).expect("reads the id of the head");
-        let id = head.map(|record| record.point.checkpoint);
-        assert_eq!(id, head_id, "head and head_id differ");
-        let with_writes =
-            self.backend.head_with_writes(&self.thread, &self.namespace).expect("reads the head with its writes");
-        let at = |checkpoint| CheckpointRef::new(self.thread.clone(), self.namespace.clone(), checkpoint);
-        let writes = id.map(|id| (id, self.backend.writes(&at(id)).expect("reads the writes of the head")));
-        let with_writes = with_writes.map(|head| (head.checkpoint, head.writes));
-        assert_eq!(with_writes, writes, "the head is read with its writes");
-        id
+    /// Commits writes of task number `of` of the head, which is checkpoint `n`.
+    pub(super) fn write(&self, n: u64, of: u8, new: Vec<NewWrite>) {
+        commit(self.backend, &self.pending(n, writes(n, of, new)));
+    }
+
+    /// Returns the number of the head, which all reads of heads agree on.
+    pub(super) fn head(&self) -> Option<u64> {
+        let (backend, thread, namespace) = (self.backend, &self.thread, &self.namespace);
+        let head = backend.head(thread, namespace).expect("reads the head").map(|record| record.point.checkpoint);
+        assert_eq!(head, backend.head_id(thread, namespace).expect("reads the id of the head"));
+        let with_writes = backend.head_with_writes(thread, namespace).expect("reads the head with its writes");
+        let head = head.map(number);
+        let writes = head.map(|head| (head, self.writes(head)));
+        assert_eq!(with_writes.map(|head| (number(head.checkpoint), head.writes)), writes);
+        head
     }
 
     /// Returns whether a checkpoint of the namespace continues its head.
     pub(super) fn is_continued(&self) -> bool {
-        let head =
-            self.backend.head_with_writes(&self.thread, &self.namespace).expect("reads the head with its writes");
-        head.is_some_and(|head| head.is_continued)
+        let head = self.backend.head_with_writes(&self.thread, &self.namespace);
+        head.expect("reads the head with its writes").is_some_and(|head| head.is_continued)
+    }
+
+    pub(super) fn found(&self, n: u64) -> Option<CheckpointRecord> {
+        self.backend.checkpoint(&self.point(n)).expect("reads a checkpoint")
     }
 
     pub(super) fn record(&self, n: u64) -> CheckpointRecord {
-        let record = self.backend.checkpoint(&self.point(n)).expect("reads a checkpoint");
-        record.unwrap_or_else(|| panic!("checkpoint {n} is not stored"))
+        self.found(n).unwrap_or_else(|| panic!("checkpoint {n} is not stored"))
     }
 
-    /// Returns the content of a channel at checkpoint `n`, as text; `None` if it was never written.
-    pub(super) fn text(&self, n: u64, channel: &str) -> Option<String> {
-        self.channel(n, channel).map(|record| match record.value {
-            ChannelValue::Empty => "(empty)".into(),
-            ChannelValue::Value(payload) => String::from_utf8_lossy(&payload.data).into_owned(),
-            ChannelValue::Items => "(items)".into(),
-        })
+    pub(super) fn query(&self) -> CheckpointQuery {
+        CheckpointQuery::new(self.thread.clone(), self.namespace.clone())
+    }
+
+    /// Returns the numbers of the checkpoints, the newest first.
+    pub(super) fn stored(&self) -> Vec<u64> {
+        page(self.backend, &self.query())
+    }
+
+    pub(super) fn state(&self, n: u64) -> StateRecord {
+        self.backend.state(&self.point(n)).expect("reads a state")
     }
 
     pub(super) fn channel(&self, n: u64, channel: &str) -> Option<ChannelRecord> {
-        let state = self.backend.state(&self.point(n)).expect("reads a state");
-        state.channels.into_iter().find(|record| &*record.channel == channel)
+        self.state(n).channels.into_iter().find(|record| &*record.channel == channel)
     }
 
-    /// Returns the items of the channel `list` at checkpoint `n`: `position=text`, in order.
-    pub(super) fn list(&self, n: u64, range: ItemRange) -> String {
-        let items = items(self.backend, &self.point(n), "list", range);
-        let shown =
-            items.iter().map(|(position, _, item)| format!("{position}={}", String::from_utf8_lossy(&item.data)));
-        shown.collect::<Vec<_>>().join(" ")
+    /// Returns the content of a channel at checkpoint `n`, as text; `-` if it was never written.
+    pub(super) fn text(&self, n: u64, channel: &str) -> String {
+        match self.channel(n, channel).map(|record| record.value) {
+            None => "-".into(),
+            Some(ChannelValue::Empty) => "(empty)".into(),
+            Some(ChannelValue::Value(payload)) => text_of(&payload.data),
+            Some(ChannelValue::Items) => "(items)".into(),
+        }
+    }
+
+    /// Reads items as (position, ordinal, task, payload).
+    pub(super) fn items(&self, n: u64, channel: &str, range: ItemRange) -> Vec<(u64, u64, Option<u32>, Payload)> {
+        let mut found = Vec::new();
+        let visited = self.backend.items(&self.point(n), channel, range, &mut |row| {
+            found.push((row.position, row.ordinal, row.task, row.payload.to_payload()));
+            Ok(())
+        });
+        visited.expect("reads items");
+        found
+    }
+
+    /// Returns items of the channel `list` at checkpoint `n`: `position=text`, in order.
+    pub(super) fn range(&self, n: u64, range: ItemRange) -> String {
+        let items = self.items(n, "list", range).into_iter();
+        items.map(|(position, .., item)| format!("{position}={}", text_of(&item.data))).collect::<Vec<_>>().join(" ")
+    }
+
+    pub(super) fn list(&self, n: u64) -> String {
+        self.range(n, ItemRange::All)
+    }
+
+    pub(super) fn list_len(&self, n: u64, channel: &str) -> u64 {
+        self.backend.list_len(&self.point(n), channel).expect("reads the length of a list")
     }
 
     pub(super) fn writes(&self, n: u64) -> Vec<WriteRecord> {
         self.backend.writes(&self.point(n)).expect("reads writes")
     }
+
+    pub(super) fn namespaces(&self) -> Vec<String> {
+        let found = self.backend.namespaces(&self.thread).expect("lists namespaces");
+        found.iter().map(ToString::to_string).collect()
+    }
+
+    /// Deletes the thread.
+    pub(super) fn delete(&self) {
+        delete(self.backend, &[self]);
+    }
+
+    /// Prunes the checkpoints from one number to another, which lie beside one another on one branch.
+    pub(super) fn prune(&self, first: u64, last: u64) -> Pruned {
+        self.backend.prune(&self.thread, &[self.span(first, last)]).expect("checkpoints are pruned")
+    }
+
+    pub(super) fn span(&self, first: u64, last: u64) -> PruneSpan {
+        let (first, last) = (self.record(first), self.record(last));
+        assert_eq!(first.branch, last.branch, "a span lies on one branch");
+        PruneSpan::new(first.branch, first.ordinal, last.ordinal)
+    }
 }
 
-/// Reads items as (position, ordinal, payload).
-pub(super) fn items(
-    backend: &dyn Log,
-    at: &CheckpointRef,
-    channel: &str,
-    range: ItemRange,
-) -> Vec<(u64, u64, Payload)> {
-    let mut found = Vec::new();
-    let visited = backend.items(at, channel, range, &mut |row| {
-        found.push((row.position, row.ordinal, row.payload.to_payload()));
-        Ok(())
-    });
-    visited.expect("reads items");
-    found
+/// Deletes threads, and hides them at once.
+pub(super) fn delete(backend: &dyn Log, places: &[&CasePlace<'_>]) {
+    let threads: Vec<ThreadId> = places.iter().map(|place| place.thread.clone()).collect();
+    _ = backend.delete_threads(&threads).expect("threads are deleted");
+}
+
+/// Erases what deletions left.
+pub(super) fn reclaim(backend: &dyn Log) {
+    let erasure = backend.reclaim().expect("deleted threads are reclaimed");
+    assert_eq!(erasure, Erasure::Erased, "no reader is in the way");
+}
+
+/// Returns the numbers of the checkpoints of a page.
+pub(super) fn page(backend: &dyn Log, query: &CheckpointQuery) -> Vec<u64> {
+    numbers(&backend.checkpoints(query).expect("lists checkpoints"))
+}
+
+/// Returns the ids of the threads, in their order.
+pub(super) fn threads(backend: &dyn Log) -> Vec<String> {
+    let found = backend.threads(None, 1_000).expect("threads are listed");
+    found.iter().map(|thread| thread.id.to_string()).collect()
 }
 
 /// Commits a batch, which must succeed.
@@ -315,39 +407,67 @@ pub(super) fn commit(backend: &dyn Log, batch: &Batch) {
     }
 }
 
-/// Commits a batch, which must be refused because `namespace` moved from `expected` to `found`.
-pub(super) fn conflicts(backend: &dyn Log, batch: &Batch, found: Option<u64>, expect: &Expect) {
-    match backend.commit(batch) {
-        Err(StoreError::Conflict { thread, namespace, expected, found: head }) => {
-            assert_eq!(
-                (&thread, &namespace, expected, head),
-                (&batch.thread, &expect.namespace, expect.head, found.map(id)),
-                "the conflict does not say what moved"
-            );
+/// Shows why a call was refused, in short.
+pub(super) fn refusal<T: Debug>(result: Result<T, StoreError>) -> String {
+    let at = |head: Option<CheckpointId>| head.map_or("none".into(), |id| number(id).to_string());
+    match result {
+        Ok(accepted) => format!("accepted: {accepted:?}"),
+        Err(StoreError::Invalid { field, .. }) => field.into(),
+        Err(StoreError::Conflict { thread, namespace, expected, found }) => {
+            format!("{thread}/{namespace} is at {}, not {}", at(found), at(expected))
         }
-        other => panic!("expected a conflict, got {other:?}"),
+        Err(StoreError::FieldConflict { thread, .. }) => format!("a field of {thread}"),
+        Err(StoreError::Duplicate { id }) => format!("duplicate {}", number(id)),
+        Err(StoreError::StaleId { id, newest, .. }) => format!("{} is below {}", number(id), number(newest)),
+        Err(StoreError::CheckpointNotFound { .. }) => "not found".into(),
+        Err(StoreError::CheckpointPruned { id, .. }) => format!("{} is pruned", number(id)),
+        Err(StoreError::ThreadNotFound { id }) => format!("no thread {id}"),
+        Err(StoreError::ForkedOff { thread, forks, more }) => format!("{thread} {forks:?} {more}"),
+        Err(StoreError::Leased { .. }) => "leased".into(),
+        Err(StoreError::LeaseLost { .. }) => "lost".into(),
+        Err(StoreError::LeaseLimit { until, .. }) => {
+            format!("limit {:?}", until.map(|until| (until.as_micros() - moment(0).as_micros()) / 1_000))
+        }
+        Err(StoreError::ReadOnly) => "of the visitor".into(),
+        Err(StoreError::Sql { constraint, .. }) => format!("sql {constraint:?}"),
+        Err(other) => format!("{other:?}"),
     }
 }
 
-/// Commits a batch, which must be refused as invalid because of `field`.
-pub(super) fn refused_for(backend: &dyn Log, batch: &Batch, wanted: &str) {
-    match backend.commit(batch) {
-        Err(StoreError::Invalid { field, .. }) => assert_eq!(field, wanted, "another field was blamed"),
-        other => panic!("expected a refusal for {wanted}, got {other:?}"),
+/// What a backend must refuse, with the text beside it.
+pub(super) trait Refuses {
+    fn refuses<'t>(&self, batches: impl IntoIterator<Item = (Batch, &'t str)>);
+    fn refuses_operations<'t>(&self, operations: impl IntoIterator<Item = (NewOperation, &'t str)>);
+}
+
+impl Refuses for dyn Log + '_ {
+    fn refuses<'t>(&self, batches: impl IntoIterator<Item = (Batch, &'t str)>) {
+        let each = |(n, (batch, text))| assert_eq!(refusal(self.commit(&batch)), text, "batch {n}");
+        batches.into_iter().enumerate().for_each(each);
+    }
+
+    fn refuses_operations<'t>(&self, operations: impl IntoIterator<Item = (NewOperation, &'t str)>) {
+        let each = |(n, (operation, text))| assert_eq!(refusal(self.operate(&operation)), text, "operation {n}");
+        operations.into_iter().enumerate().for_each(each);
     }
 }
 
-/// Returns the ids of some records.
-pub(super) fn ids(records: &[CheckpointRecord]) -> Vec<CheckpointId> {
-    records.iter().map(|record| record.point.checkpoint).collect()
+/// Runs a part of each of several threads at once. Returns the number of those that returned true.
+pub(super) fn at_once(threads: u64, run: impl Fn(u64) -> bool + Sync) -> usize {
+    let (won, start) = (AtomicUsize::new(0), std::sync::Barrier::new(threads as usize));
+    std::thread::scope(|scope| {
+        for n in 0..threads {
+            let (won, start, run) = (&won, &start, &run);
+            scope.spawn(move || {
+                start.wait();
+                won.fetch_add(usize::from(run(n)), Ordering::Relaxed)
+            });
+        }
+    });
+    won.into_inner()
 }
 
-/// Returns the ids with these numbers.
-pub(super) fn id_list(numbers: impl IntoIterator<Item = u64>) -> Vec<CheckpointId> {
-    numbers.into_iter().map(id).collect()
-}
-
-/// Checks that `check` finds nothing wrong.
+/// Verifies that a check finds nothing wrong.
 pub(super) fn clean(backend: &dyn Log) {
     let report = backend.check().expect("the check runs");
     assert!(report.problems.is_empty(), "the check found: {:?}", report.problems);

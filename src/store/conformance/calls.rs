@@ -27,68 +27,51 @@ struct CountedCalls {
 }
 
 impl CountedCalls {
-    fn note(&self, call: &'static str) -> &dyn Log {
-        self.calls.lock().push(call);
-        &*self.below
-    }
-
     /// Takes the calls since the last time.
     fn take(&self) -> Vec<&'static str> {
         std::mem::take(&mut self.calls.lock())
     }
 }
 
-impl Layer for CountedCalls {
-    fn below(&self) -> &dyn Log {
-        &*self.below
-    }
+/// Notes calls by their names before they reach the log.
+macro_rules! noted {
+    ($(fn $call:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
+        impl Layer for CountedCalls {
+            fn below(&self) -> &dyn Log {
+                &*self.below
+            }
 
-    fn submit(&self, batch: Batch) -> CommitHandle {
-        self.note("commit").submit(batch)
-    }
+            $(fn $call(&self, $($arg: $type),*) -> $answer {
+                self.calls.lock().push(stringify!($call));
+                self.below.$call($($arg),*)
+            })*
 
-    fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
-        self.note("commit").commit(batch)
-    }
+            fn capabilities(&self) -> Capabilities<'_> {
+                Capabilities { queues: Some(self), ..self.below.capabilities() }
+            }
+        }
+    };
+}
 
-    fn heads(&self, of: &[NamespaceRef<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
-        self.note("heads").heads(of, parts)
-    }
+type Heads = Result<Vec<Option<StoredHead>>, StoreError>;
+type Records = Result<Vec<Option<CheckpointRecord>>, StoreError>;
+type VisitVersions<'v> = &'v mut dyn FnMut(&VersionRecord) -> Result<bool, StoreError>;
 
-    fn records(&self, query: &RecordQuery<'_>) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
-        self.note("records").records(query)
-    }
-
-    fn read(&self, at: &CheckpointRef, query: &StateQuery<'_>, visit: VisitState<'_>) -> Result<(), StoreError> {
-        self.note("read").read(at, query, visit)
-    }
-
-    fn versions(
-        &self,
-        at: &CheckpointRef,
-        channel: Option<&str>,
-        down_to: u64,
-        visit: &mut dyn FnMut(&VersionRecord) -> Result<bool, StoreError>,
-    ) -> Result<(), StoreError> {
-        self.note("versions").versions(at, channel, down_to, visit)
-    }
-
-    fn writes_of(&self, at: &[&CheckpointRef]) -> Result<Vec<Vec<WriteRecord>>, StoreError> {
-        self.note("writes").writes_of(at)
-    }
-
-    fn thread_rows(&self, of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> Result<Vec<ThreadRow>, StoreError> {
-        self.note("threads").thread_rows(of, parts)
-    }
-
-    fn capabilities(&self) -> Capabilities<'_> {
-        self.below.capabilities().with_queues(self)
-    }
+noted! {
+    fn submit(batch: Batch) -> CommitHandle;
+    fn commit(batch: &Batch) -> Result<(), StoreError>;
+    fn heads(of: &[NamespaceRef<'_>], parts: HeadParts) -> Heads;
+    fn records(query: &RecordQuery<'_>) -> Records;
+    fn read(at: &CheckpointRef, query: &StateQuery<'_>, visit: VisitState<'_>) -> Result<(), StoreError>;
+    fn versions(at: &CheckpointRef, channel: Option<&str>, down_to: u64, visit: VisitVersions<'_>) -> Result<(), StoreError>;
+    fn writes_of(at: &[&CheckpointRef]) -> Result<Vec<Vec<WriteRecord>>, StoreError>;
+    fn thread_rows(of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> Result<Vec<ThreadRow>, StoreError>;
 }
 
 impl Queues for CountedCalls {
     fn claim(&self, query: &ClaimQuery) -> Result<Claims, StoreError> {
-        self.note("claim").claim(query)
+        self.calls.lock().push("claim");
+        self.below.claim(query)
     }
 }
 
@@ -127,5 +110,5 @@ pub(super) fn bounds(backend: Arc<dyn Log>) {
     assert_eq!(store.backend().claim(&query).expect("nothing is queued").runs, []);
     assert_eq!(counted.take(), ["claim"], "a claim of runs of two queues");
     assert_eq!(store.threads_with(ThreadQuery::new()).expect("a listing").len(), 1);
-    assert_eq!(counted.take(), ["threads"], "a listing of threads");
+    assert_eq!(counted.take(), ["thread_rows"], "a listing of threads");
 }

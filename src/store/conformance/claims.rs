@@ -51,7 +51,7 @@ fn pauses(place: &CasePlace<'_>, n: u64, pauses: bool) {
 fn waits(place: &CasePlace<'_>, n: u64, mark: WriteMark, wake_at: u64) {
     let write = write(-3, "special", "a value").with_mark(Some(mark));
     let timers = vec![NewTimer::new(id(n), task(1), Some(moment(wake_at)))];
-    commit(place.backend, &Batch { timers, ..place.pending(n, writes(n, task(1), "p", vec![write])) });
+    commit(place.backend, &Batch { timers, ..place.pending(n, writes(n, 1, vec![write])) });
 }
 
 pub(super) fn order(backend: &dyn Log) {
@@ -159,7 +159,7 @@ pub(super) fn lapsed(backend: &dyn Log) {
     release(&place, 2);
     assert_eq!(lease(&ask(3, 31)), Some((3, 0)), "the lease was released");
     let failed = write(-1, "special", "a value").with_mark(Some(WriteMark::GivenUp));
-    let given_up = place.pending(2, writes(2, task(1), "p", vec![failed]));
+    let given_up = place.pending(2, writes(2, 1, vec![failed]));
     commit(backend, &Batch { lease: Some(NewLease::release(owner(3))), ..given_up });
     assert_eq!(lease(&ask(4, 90)), None, "a run that was given up waits for nothing");
 }

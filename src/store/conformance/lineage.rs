@@ -1,128 +1,102 @@
-//! Whole states in one read, and the checkpoints of a lineage by their ordinals.
+//! Whole states in one read, the checkpoints of a lineage by their ordinals, its versions, and searches of its lists.
 
 use super::build::*;
-use std::ops::Range;
 
 /// A thread of four checkpoints, and a fork of its third one with two checkpoints more.
-fn forked<'b>(backend: &'b dyn Log, name: &str) -> (CasePlace<'b>, CasePlace<'b>) {
-    let (place, fork) = (root_of(backend, name), root_of(backend, &format!("{name}, forked")));
+fn forked(backend: &dyn Log) -> [CasePlace<'_>; 2] {
+    let [place, fork] = roots(backend, ["t", "forked"]);
     place.add(begin(1).value("a", 1, "1").items("list", 1, vec![put(0, "x"), put(1, "y")]));
     place.add(on(2, 1).items("list", 2, vec![put(2, "z")]).items("other", 1, vec![put(7, "o")]));
     place.add(on(3, 2).items("list", 3, vec![delete_range(0, 1)]).value("b", 1, "2"));
     place.add(on(4, 3).value("b", 2, "3"));
     fork.add(fork_of(5, place.point(3)));
     fork.add(on(6, 5).items("list", 4, vec![put(3, "w")]));
-    (place, fork)
+    [place, fork]
 }
 
 /// Reads a whole state as lines: `channel@version`, and `channel[position]=text` for the items that are wanted.
-fn whole(backend: &dyn Log, place: &CasePlace<'_>, n: u64, wants: &dyn Fn(&str) -> bool) -> Vec<String> {
+fn whole(place: &CasePlace<'_>, n: u64, wants: &dyn Fn(&str) -> bool) -> Vec<String> {
     let (mut lines, mut last, mut visited) = (Vec::new(), String::new(), None);
-    let read = backend.read_state(&place.point(n), &mut |part| {
+    let read = place.backend.read_state(&place.point(n), &mut |part| {
         match part {
             StatePart::Record(record) => {
-                assert!(
-                    visited.replace(record.into_owned()).is_none() && lines.is_empty(),
-                    "the record comes first, once"
-                );
+                assert!(visited.replace(record.into_owned()).is_none() && lines.is_empty(), "it comes first, once");
             }
             StatePart::Channel(channel) => {
                 last = channel.channel.to_string();
                 lines.push(format!("{last}@{}", channel.version));
                 return Ok(wants(&last));
             }
-            StatePart::Item(row) => {
-                lines.push(format!("{last}[{}]={}", row.position, String::from_utf8_lossy(row.payload.data)));
-            }
+            StatePart::Item(row) => lines.push(format!("{last}[{}]={}", row.position, text_of(row.payload.data))),
             other => panic!("no other part was asked for: {other:?}"),
         }
         Ok(true)
     });
     read.expect("reads a whole state");
-    let state = backend.state(&place.point(n)).expect("reads a state");
-    assert_eq!(visited, Some(state), "the record is that of the state");
+    assert_eq!(visited, Some(place.state(n)), "the record is that of the state");
     lines
 }
 
 /// A whole state equals the channels and the items that are read on their own.
 pub(super) fn whole_states(backend: &dyn Log) {
-    let (place, fork) = forked(backend, "whole state");
-    let all = |_: &str| true;
-    assert_eq!(
-        whole(backend, &fork, 6, &all),
-        ["a@1", "b@1", "list@4", "list[1]=y", "list[2]=z", "list[3]=w", "other@1", "other[7]=o"]
-    );
-    assert_eq!(whole(backend, &place, 4, &|name| name == "other"), ["a@1", "b@2", "list@3", "other@1", "other[7]=o"]);
-    for (place, n) in [(&place, 1), (&place, 2), (&place, 3), (&place, 4), (&fork, 5), (&fork, 6)] {
+    let [place, fork] = &forked(backend);
+    let all = ["a@1", "b@1", "list@4", "list[1]=y", "list[2]=z", "list[3]=w", "other@1", "other[7]=o"];
+    assert_eq!(whole(fork, 6, &|_| true), all);
+    assert_eq!(whole(place, 4, &|name| name == "other"), ["a@1", "b@2", "list@3", "other@1", "other[7]=o"]);
+    for (place, n) in [(place, 1), (place, 2), (place, 3), (place, 4), (fork, 5), (fork, 6)] {
         let mut apart = Vec::new();
-        for channel in backend.state(&place.point(n)).expect("reads a state").channels {
+        for channel in place.state(n).channels {
             apart.push(format!("{}@{}", channel.channel, channel.version));
-            if channel.value == ChannelValue::Items {
-                let each = backend.items(&place.point(n), &channel.channel, ItemRange::All, &mut |row| {
-                    let text = String::from_utf8_lossy(row.payload.data);
-                    apart.push(format!("{}[{}]={text}", channel.channel, row.position));
-                    Ok(())
-                });
-                each.expect("reads items");
-            }
+            let items = place.items(n, &channel.channel, ItemRange::All).into_iter();
+            apart.extend(items.map(|(at, .., item)| format!("{}[{at}]={}", channel.channel, text_of(&item.data))));
         }
-        assert_eq!(whole(backend, place, n, &all), apart, "checkpoint {n}");
+        assert_eq!(whole(place, n, &|_| true), apart, "checkpoint {n}");
     }
-    let missing = backend.read_state(&place.point(9), &mut |_| panic!("a part of no checkpoint"));
-    assert!(matches!(missing, Err(StoreError::CheckpointNotFound { .. })), "{missing:?}");
     let refused = backend.read_state(&place.point(4), &mut |_| Err(StoreError::ReadOnly));
-    assert!(matches!(refused, Err(StoreError::ReadOnly)), "the error of the visitor is returned: {refused:?}");
+    assert_eq!(refusal(refused), "of the visitor");
 }
 
-/// The checkpoints of a lineage are found by their ordinals, in any order.
-pub(super) fn ancestors(backend: &dyn Log) {
-    let (place, fork) = forked(backend, "ancestors");
+/// The checkpoints of a lineage are found by their ordinals, in any order; its versions come newest first, across a
+/// fork, and name the positions that a list changed at.
+pub(super) fn ordinals_and_versions(backend: &dyn Log) {
+    let [place, fork] = &forked(backend);
     let found = backend.ancestors(&fork.point(6), &[4, 2, 4, u64::MAX]).expect("reads a lineage");
     let points: Vec<_> = found.into_iter().map(|record| record.map(|record| record.point)).collect();
     assert_eq!(points, [Some(fork.point(6)), Some(place.point(3)), Some(fork.point(6)), None]);
     assert!(backend.ancestors(&place.point(2), &[]).expect("reads a lineage").is_empty());
-    let missing = backend.ancestors(&place.point(9), &[0]);
-    assert!(matches!(missing, Err(StoreError::CheckpointNotFound { .. })), "{missing:?}");
-}
-
-/// The versions of a lineage come newest first, across a fork, and name the positions that a list changed at.
-pub(super) fn versions(backend: &dyn Log) {
-    let (place, fork) = forked(backend, "versions");
     let read = |place: &CasePlace<'_>, n: u64, channel: Option<&str>, down_to: u64| -> Vec<String> {
         let mut found: Vec<(u64, String)> = Vec::new();
         let read = backend.versions(&place.point(n), channel, down_to, &mut |version| {
-            let channel = &version.channel;
-            let value = match &channel.value {
+            let of = &version.channel;
+            let value = match &of.value {
                 ChannelValue::Empty => String::new(),
-                ChannelValue::Value(payload) => format!("={}", String::from_utf8_lossy(&payload.data)),
+                ChannelValue::Value(payload) => format!("={}", text_of(&payload.data)),
                 ChannelValue::Items => "[]".into(),
             };
-            assert_eq!(version.positions.is_some(), channel.value == ChannelValue::Items, "a list has positions");
-            assert!(found.last().is_none_or(|(last, _)| *last >= channel.ordinal), "newest first");
-            found.push((channel.ordinal, format!("{}@{}{value}", channel.channel, channel.version)));
+            assert_eq!(version.positions.is_some(), of.value == ChannelValue::Items, "a list has positions");
+            assert!(found.last().is_none_or(|(last, _)| *last >= of.ordinal), "newest first");
+            found.push((of.ordinal, format!("{} {}@{}{value}", of.ordinal, of.channel, of.version)));
             Ok(true)
         });
         read.expect("reads versions");
-        found.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-        found.into_iter().map(|(ordinal, text)| format!("{ordinal} {text}")).collect()
+        found.sort_by_key(|(ordinal, line)| (std::cmp::Reverse(*ordinal), line.clone()));
+        found.into_iter().map(|(_, line)| line).collect()
     };
     let all = ["4 list@4[]", "2 b@1=2", "2 list@3[]", "1 list@2[]", "1 other@1[]", "0 a@1=1", "0 list@1[]"];
-    assert_eq!(read(&fork, 6, None, 0), all);
-    assert_eq!(read(&fork, 6, None, 2), all[..3]);
-    assert_eq!(read(&fork, 6, None, 5), Vec::<String>::new());
-    assert_eq!(read(&place, 4, Some("b"), 0), ["3 b@2=3", "2 b@1=2"]);
-    assert_eq!(read(&place, 4, Some("none"), 0), Vec::<String>::new());
-
+    assert_eq!(read(fork, 6, None, 0), all);
+    assert_eq!(read(fork, 6, None, 2), all[..3], "the lowest ordinal is visited too");
+    assert_eq!(read(fork, 6, None, 5), [""; 0]);
+    assert_eq!(read(fork, 6, Some("list"), 0), ["4 list@4[]", "2 list@3[]", "1 list@2[]", "0 list@1[]"]);
+    assert_eq!(read(place, 4, Some("b"), 0), ["3 b@2=3", "2 b@1=2"]);
+    assert_eq!(read(place, 4, Some("none"), 0), [""; 0]);
     let mut ranges = Vec::new();
     let visited = backend.versions(&fork.point(6), Some("list"), 0, &mut |version| {
         ranges.extend(version.positions.clone());
         Ok(true)
     });
     visited.expect("reads versions");
-    let written = [3..4, 0..1, 2..3, 0..2];
-    let holds = |(range, written): (&Range<u64>, Range<u64>)| range.start <= written.start && written.end <= range.end;
-    assert!(ranges.len() == 4 && ranges.iter().zip(written).all(holds), "the written positions are held: {ranges:?}");
-
+    let mut held = ranges.iter().zip([3..4, 0..1, 2..3, 0..2]);
+    assert!(held.all(|(range, of)| range.start <= of.start && of.end <= range.end) && ranges.len() == 4, "{ranges:?}");
     let mut visited = Vec::new();
     let stopped = backend.versions(&fork.point(6), None, 0, &mut |version| {
         visited.push(version.channel.ordinal);
@@ -130,54 +104,45 @@ pub(super) fn versions(backend: &dyn Log) {
     });
     stopped.expect("reads versions");
     assert_eq!(visited, [4, 2, 2], "the versions of a checkpoint are visited together");
-    let missing = backend.versions(&place.point(9), None, 0, &mut |_| panic!("a version of no checkpoint"));
-    assert!(matches!(missing, Err(StoreError::CheckpointNotFound { .. })), "{missing:?}");
     let refused = backend.versions(&place.point(4), None, 0, &mut |_| Err(StoreError::ReadOnly));
-    assert!(matches!(refused, Err(StoreError::ReadOnly)), "the error of the visitor is returned: {refused:?}");
+    assert_eq!(refusal(refused), "of the visitor");
 }
 
 /// A search of a list finds each item that was ever put, and what became of it.
 pub(super) fn list_search(backend: &dyn Log) {
-    let (place, fork) = forked(backend, "list search");
+    let [place, fork] = &forked(backend);
     let search = |place: &CasePlace<'_>, n: u64, channel: &str, text: &str| -> Vec<String> {
         let found = backend.search_list(&place.point(n), channel, text).expect("searches a list");
-        let line = |change: StoredListChange| {
-            let op = match change.op {
-                ListChangeOp::Match(payload) => format!("={}", String::from_utf8_lossy(&payload.data)),
-                ListChangeOp::Other => "=".into(),
-                ListChangeOp::Delete => "-".into(),
-            };
-            format!("{} {}{op}", change.ordinal, change.positions.start)
+        let line = |StoredListChange { positions, ordinal, op, .. }| match op {
+            ListChangeOp::Match(payload) => format!("{ordinal} {}={}", positions.start, text_of(&payload.data)),
+            ListChangeOp::Other => format!("{ordinal} {}=", positions.start),
+            ListChangeOp::Delete => format!("{ordinal} {}-", positions.start),
         };
         found.into_iter().map(line).collect()
     };
-    assert_eq!(search(&fork, 6, "list", "x"), ["0 0=x", "2 0-"]);
-    assert_eq!(search(&fork, 6, "list", "w"), ["4 3=w"]);
-    assert_eq!(search(&place, 4, "list", "w"), Vec::<String>::new(), "another lineage has it");
-    assert_eq!(search(&place, 2, "list", "x"), ["0 0=x"], "a later delete does not show");
-    assert_eq!(search(&place, 4, "list", ""), ["0 0=x", "0 1=y", "1 2=z", "2 0-"], "an empty text is in all");
-    assert_eq!(search(&place, 4, "a", "1"), Vec::<String>::new(), "it is not a list");
+    assert_eq!(search(fork, 6, "list", "x"), ["0 0=x", "2 0-"]);
+    assert_eq!(search(fork, 6, "list", "w"), ["4 3=w"]);
+    assert_eq!(search(place, 4, "list", "w"), [""; 0], "another lineage has it");
+    assert_eq!(search(place, 2, "list", "x"), ["0 0=x"], "a later delete does not show");
+    assert_eq!(search(place, 4, "list", ""), ["0 0=x", "0 1=y", "1 2=z", "2 0-"], "an empty text is in all");
+    assert_eq!(search(place, 4, "a", "1"), [""; 0], "it is not a list");
     place.add(on(7, 4).items("list", 4, vec![put(1, "x again"), remove(2)]));
-    assert_eq!(search(&place, 7, "list", "again"), ["0 1=", "4 1=x again"]);
-    assert_eq!(search(&place, 7, "list", "z"), ["1 2=z", "4 2-"]);
+    assert_eq!(search(place, 7, "list", "again"), ["0 1=", "4 1=x again"]);
+    assert_eq!(search(place, 7, "list", "z"), ["1 2=z", "4 2-"]);
     place.add(on(8, 7).value("list", 5, "z"));
     place.add(on(9, 8).items("list", 6, vec![put(0, "z")]));
-    let mut found = search(&place, 9, "list", "z");
+    let mut found = search(place, 9, "list", "z");
     found.retain(|line| line.contains('='));
     assert_eq!(found, ["0 0=", "1 2=z", "6 0=z"], "a list may become a value and a list again");
-    let missing = backend.search_list(&fork.point(9), "list", "x");
-    assert!(matches!(missing, Err(StoreError::CheckpointNotFound { .. })), "{missing:?}");
 }
 
 /// The item with an id is found at each checkpoint, whatever was done to its list.
 pub(super) fn items_by_id(backend: &dyn Log) {
-    let (place, fork) = (root_of(backend, "items by id"), root_of(backend, "items by id, forked"));
+    let [place, fork] = &roots(backend, ["t", "forked"]);
     let item = |n: u64, id: &str, text: &str| put_payload(n, message(id, text));
     let uuid = "0f8fad5b-d9cb-469f-a165-70867728950e";
     place.add(begin(1).items("list", 1, vec![item(0, "a", "0"), item(1, uuid, "1"), item(2, "c", "2")]));
-    for n in 2..=20 {
-        place.add(on(n, n - 1).items("list", n, vec![item(n + 1, &n.to_string(), "")]));
-    }
+    (2..=20).for_each(|n| place.add(on(n, n - 1).items("list", n, vec![item(n + 1, &n.to_string(), "")])));
     let changes = vec![item(1, uuid, "edited"), item(4, "renamed", ""), remove(5)];
     place.add(on(21, 20).items("list", 21, changes));
     fork.add(fork_of(30, place.point(10)));
@@ -185,25 +150,32 @@ pub(super) fn items_by_id(backend: &dyn Log) {
     let find = |place: &CasePlace<'_>, n: u64, id: &str| {
         let mut found = None;
         let visited = backend.find_item(&place.point(n), "list", id, &mut |row| {
-            found = Some((row.position, row.payload.index.and_then(|index| index.text).map(str::to_owned)));
+            let text = row.payload.index.and_then(|index| index.text).unwrap_or_default();
+            found = Some(format!("{}={text}", row.position));
             Ok(())
         });
         assert_eq!(visited.expect("finds an item"), found.is_some());
-        found.map(|(position, text)| (position, text.unwrap_or_default()))
+        found.unwrap_or_default()
     };
-    let at = |position: u64, text: &str| Some((position, text.to_owned()));
-    for n in 2..=20 {
-        assert_eq!(find(&place, 20, &n.to_string()), at(n + 1, ""), "item {n}");
+    (2..=20).for_each(|n: u64| assert_eq!(find(place, 20, &n.to_string()), format!("{}=", n + 1)));
+    for (place, n, id, found) in [
+        (place, 20, uuid, "1=1"),
+        (place, 21, uuid, "1=edited"),
+        (place, 20, "a", "0=0"),
+        (place, 20, "c", "2=2"),
+        (place, 21, "3", ""),
+        (place, 21, "renamed", "4="),
+        (place, 20, "4", "5="),
+        (place, 21, "4", ""),
+        (place, 5, "20", ""),
+        (place, 20, "none", ""),
+        (fork, 31, "5", "6="),
+        (fork, 31, "20", ""),
+        (fork, 31, "forked", "12="),
+        (place, 21, "forked", ""),
+    ] {
+        assert_eq!(find(place, n, id), found, "item {id} at checkpoint {n} of {}", place.thread);
     }
-    assert_eq!((find(&place, 20, uuid), find(&place, 21, uuid)), (at(1, "1"), at(1, "edited")));
-    assert_eq!((find(&place, 20, "a"), find(&place, 20, "c")), (at(0, "0"), at(2, "2")));
-    assert_eq!((find(&place, 21, "3"), find(&place, 21, "renamed")), (None, at(4, "")), "it has another id");
-    assert_eq!((find(&place, 20, "4"), find(&place, 21, "4")), (at(5, ""), None), "it is deleted");
-    assert_eq!((find(&place, 5, "20"), find(&place, 20, "none")), (None, None));
-    assert_eq!((find(&fork, 31, "5"), find(&fork, 31, "20")), (at(6, ""), None), "the fork is older");
-    assert_eq!((find(&fork, 31, "forked"), find(&place, 21, "forked")), (at(12, ""), None));
-    let refused = backend.find_item(&place.point(21), "list", "c", &mut |_| Err(StoreError::ReadOnly));
-    assert!(matches!(refused, Err(StoreError::ReadOnly)), "the error of the visitor is returned: {refused:?}");
-    let missing = backend.find_item(&place.point(99), "list", "c", &mut |_| Ok(()));
-    assert!(matches!(missing, Err(StoreError::CheckpointNotFound { .. })), "{missing:?}");
+    let refused = backend.find_item(&place.point(21), "list", "c", &mut |_: ItemRow<'_>| Err(StoreError::ReadOnly));
+    assert_eq!(refusal(refused), "of the visitor");
 }

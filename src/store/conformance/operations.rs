@@ -1,4 +1,4 @@
-//! Operations: heads that move, names of branches, and the listing of both.
+//! Operations: heads that move, names of branches, facts, and the listing of all.
 
 use super::build::*;
 
@@ -6,13 +6,29 @@ pub(super) fn moves(place: &CasePlace<'_>, before: Option<u64>, after: Option<u6
     OperationChange::head(place.thread.clone(), place.namespace.clone(), before.map(id), after.map(id))
 }
 
-fn names(place: &CasePlace<'_>, name: &str, before: Option<u64>, after: Option<u64>) -> OperationChange {
-    let value = |n: Option<u64>| n.map(|n| OperationValue::Checkpoint(id(n)));
-    let field = OperationField::Branch(name.into());
-    OperationChange::new(place.thread.clone(), place.namespace.clone(), field, value(before), value(after))
+fn sets(
+    place: &CasePlace<'_>,
+    field: OperationField,
+    before: Option<OperationValue>,
+    after: Option<OperationValue>,
+) -> OperationChange {
+    OperationChange::new(place.thread.clone(), place.namespace.clone(), field, before, after)
 }
 
-fn operation(n: u64, changes: Vec<OperationChange>) -> NewOperation {
+pub(super) fn names(place: &CasePlace<'_>, name: &str, before: Option<u64>, after: Option<u64>) -> OperationChange {
+    let value = |n: Option<u64>| n.map(|n| OperationValue::Checkpoint(id(n)));
+    sets(place, OperationField::Branch(name.into()), value(before), value(after))
+}
+
+fn text(text: Option<&str>) -> Option<OperationValue> {
+    text.map(|text| OperationValue::Text(text.into()))
+}
+
+pub(super) fn fact(place: &CasePlace<'_>, name: &str, before: Option<&str>, after: Option<&str>) -> OperationChange {
+    sets(place, OperationField::Fact(name.into()), text(before), text(after))
+}
+
+pub(super) fn operation(n: u64, changes: Vec<OperationChange>) -> NewOperation {
     let mut operation = NewOperation::new(OperationKind::Rewind, moment(n));
     operation.changes = changes;
     operation
@@ -26,247 +42,185 @@ fn listed(backend: &dyn Log, query: OperationQuery) -> Vec<u64> {
     backend.operations(&query).expect("operations are listed").iter().map(|record| record.id).collect()
 }
 
-/// Returns the heads of all threads as a listing shows them.
-fn heads(backend: &dyn Log) -> Vec<crate::base::CheckpointId> {
-    backend.threads(None, 9).expect("threads are listed").iter().map(|record| record.head.point.checkpoint).collect()
+fn fields(place: &CasePlace<'_>) -> Vec<(OperationField, OperationValue)> {
+    place.backend.fields(&place.thread).expect("fields are read")
+}
+
+/// Returns the head as reads of the namespace and the listing of threads show it.
+fn head(place: &CasePlace<'_>) -> Option<u64> {
+    let listed = place.backend.threads(None, 9).expect("threads are listed");
+    let listed = listed.iter().find(|of| of.id == place.thread).map(|of| number(of.head.point.checkpoint));
+    assert_eq!(listed, place.head(), "a listing shows the head");
+    listed
+}
+
+/// Returns two threads with two checkpoints each.
+fn two(backend: &dyn Log) -> [CasePlace<'_>; 2] {
+    let places = roots(backend, ["a", "b"]);
+    places.iter().for_each(|place| place.add_chain(1..=2));
+    places
 }
 
 pub(super) fn batch_with_operation(backend: &dyn Log) {
-    let place = root_of(backend, "beside");
+    let place = root_of(backend, "a");
     place.add(begin(1).value("x", 1, "1").tasks(&["node"]));
     place.add(on(2, 1).value("x", 2, "2"));
     let beside = |number: u64, name: &str, found: u64| {
-        let mut batch = place.batch(Some(found), [on(number, 1).value("x", 2, "beside")]);
-        batch.operation = Some(operation(
-            10,
-            vec![moves(&place, Some(number), Some(found)), names(&place, name, None, Some(number))],
-        ));
-        batch
+        let changes = vec![moves(&place, Some(number), Some(found)), names(&place, name, None, Some(number))];
+        let batch = place.batch(Some(found), [on(number, 1).value("x", 2, "beside")]);
+        Batch { operation: Some(operation(10, changes)), ..batch }
     };
     let first = beside(3, "late", 2);
     for _ in 0..2 {
         commit(backend, &first);
-        assert_eq!((place.head(), heads(backend)), (Some(id(2)), vec![id(2)]), "the head stays, also in a repeat");
+        assert_eq!(head(&place), Some(2), "the head stays, also in a repeat");
     }
-    assert_eq!(place.text(3, "x").as_deref(), Some("beside"));
-    assert_eq!(listed(backend, OperationQuery::new()).len(), 1);
+    assert_eq!((place.text(3, "x").as_str(), listed(backend, OperationQuery::new()).len()), ("beside", 1));
     place.add(on(4, 2).value("x", 3, "4"));
     commit(backend, &first);
-    assert_eq!(place.head(), Some(id(4)), "a late repeat does not move the head");
-    let taken = beside(5, "late", 4);
-    assert!(matches!(backend.commit(&taken), Err(StoreError::FieldConflict { .. })), "the name is taken");
-    let absent = backend.checkpoint(&place.point(5)).expect("reads a record");
-    assert_eq!((place.head(), absent), (Some(id(4)), None), "nothing of it is stored");
-    let late = beside(5, "later", 2);
-    conflicts(backend, &late, Some(4), &late.expect[0]);
-    let mut empty = place.pending(4, writes(4, task(1), "p", vec![write(0, "x", "pending")]));
-    empty.operation = first.operation.clone();
-    assert!(matches!(backend.commit(&empty), Err(StoreError::Invalid { .. })), "an operation without checkpoints");
+    assert_eq!(place.head(), Some(4), "a late repeat does not move the head");
+    let pending = place.pending(4, writes(4, 1, vec![write(0, "x", "pending")]));
+    let empty = Batch { operation: first.operation, ..pending };
+    let taken = [(beside(5, "late", 4), "a field of a"), (beside(5, "later", 2), "a/ is at 4, not 2")];
+    backend.refuses(taken.into_iter().chain([(empty, "batch.operation")]));
+    assert_eq!((place.head(), place.found(5)), (Some(4), None), "nothing of them is stored");
     commit(backend, &beside(5, "later", 4));
-    assert_eq!(place.head(), Some(id(4)));
+    assert_eq!(place.head(), Some(4));
 }
 
 pub(super) fn moved_head(backend: &dyn Log) {
-    let place = root_of(backend, "moved");
-    place.add(begin(1).value("x", 1, "1").tasks(&["node"]));
-    place.add(on(2, 1).value("x", 2, "2"));
-    place.add(on(3, 2).value("x", 3, "3"));
+    let [place, back] = roots(backend, ["a", "back"]);
+    place.add_all((1..=3).map(|n| next(n).value("x", n, n.to_string()).tasks(&["node"])));
     assert!(!place.is_continued());
     operate(backend, 10, vec![moves(&place, Some(3), Some(1))]);
     assert!(place.is_continued(), "the superstep of the head was made before");
-    assert_eq!((place.head(), heads(backend)), (Some(id(1)), vec![id(1)]), "the head has moved back");
-    let late = place.batch(Some(3), [on(4, 3)]);
-    conflicts(backend, &late, Some(1), &late.expect[0]);
-    commit(backend, &place.pending(1, writes(1, task(1), "p", vec![write(0, "x", "pending")])));
-    assert_eq!(place.head(), Some(id(1)), "writes of tasks leave the head where it is");
+    assert_eq!(head(&place), Some(1), "the head has moved back");
+    backend.refuses([(place.batch(Some(3), [on(4, 3)]), "a/ is at 1, not 3")]);
+    place.write(1, 1, vec![write(0, "x", "pending")]);
+    assert_eq!(place.head(), Some(1), "writes of tasks leave the head where it is");
     place.add(on(4, 1).value("x", 2, "4"));
-    assert_eq!((place.head(), heads(backend)), (Some(id(4)), vec![id(4)]), "the next checkpoint is the head");
+    assert_eq!((head(&place), place.text(4, "x").as_str()), (Some(4), "4"), "the next checkpoint is the head");
     assert_ne!(place.record(4).branch, place.record(1).branch, "it opens a branch");
-    assert_eq!(place.text(4, "x").as_deref(), Some("4"));
-
     operate(backend, 11, vec![moves(&place, Some(4), Some(3))]);
     assert!(!place.is_continued(), "the end of another branch");
     place.add(on(5, 3).value("x", 4, "5"));
-    let (new, old) = (place.record(5), place.record(3));
-    assert_ne!(new.branch, old.branch, "a child of another checkpoint than the newest opens a branch");
-    assert_eq!((new.ordinal, place.text(5, "x").as_deref()), (3, Some("5")));
-}
+    assert_ne!(place.record(5).branch, place.record(3).branch, "only a child of the newest one stays on its branch");
+    assert_eq!((place.record(5).ordinal, place.text(5, "x").as_str()), (3, "5"));
 
-pub(super) fn moved_to_the_newest(backend: &dyn Log) {
-    let place = root_of(backend, "back");
-    place.add(begin(1));
-    place.add(on(2, 1));
-    operate(backend, 10, vec![moves(&place, Some(2), Some(1))]);
-    operate(backend, 11, vec![moves(&place, Some(1), Some(2))]);
-    assert_eq!(place.head(), Some(id(2)));
-    place.add(on(3, 2));
-    assert_eq!(place.record(3).branch, place.record(2).branch, "nothing was abandoned");
-    assert_eq!(place.head(), Some(id(3)), "an operation before a checkpoint does not move the head after it");
+    back.add_chain(1..=2);
+    operate(backend, 10, vec![moves(&back, Some(2), Some(1))]);
+    operate(backend, 11, vec![moves(&back, Some(1), Some(2))]);
+    assert_eq!(back.head(), Some(2));
+    back.add(on(3, 2));
+    assert_eq!(back.record(3).branch, back.record(2).branch, "nothing was abandoned");
+    assert_eq!(back.head(), Some(3), "an operation before a checkpoint does not move the head after it");
 }
 
 pub(super) fn subgraphs(backend: &dyn Log) {
-    let root = root_of(backend, "thread");
+    let root = root_of(backend, "a");
     let inside = root.inside("sub");
     root.add(begin(1));
     inside.add(begin(2));
     root.add(on(3, 1));
     operate(backend, 10, vec![moves(&root, Some(3), Some(1)), moves(&inside, Some(2), None)]);
-    assert_eq!((root.head(), inside.head()), (Some(id(1)), None), "the heads move together");
-    let late = inside.batch(Some(2), [on(4, 2)]);
-    conflicts(backend, &late, None, &late.expect[0]);
+    assert_eq!((root.head(), inside.head()), (Some(1), None), "the heads move together");
+    backend.refuses([(inside.batch(Some(2), [on(4, 2)]), "a/sub is at none, not 2")]);
     inside.add(begin(4));
-    assert_eq!(inside.head(), Some(id(4)));
-    for wrong in [
-        vec![moves(&root, Some(1), None)],
-        vec![moves(&inside, Some(4), None)],
-        vec![moves(&root, Some(1), Some(3)), moves(&root, Some(1), Some(3))],
-        Vec::new(),
-    ] {
-        let refused = backend.operate(&operation(11, wrong)).expect_err("the operation is not valid");
-        assert!(matches!(refused, StoreError::Invalid { .. }), "{refused}");
-    }
-    assert_eq!((root.head(), inside.head()), (Some(id(1)), Some(id(4))));
+    assert_eq!((root.head(), inside.head()), (Some(1), Some(4)));
 }
 
-pub(super) fn refused(backend: &dyn Log) {
-    let (a, b) = (root_of(backend, "a"), root_of(backend, "b"));
-    for place in [&a, &b] {
-        place.add(begin(1));
-        place.add(on(2, 1));
-    }
-    let late = operation(10, vec![moves(&a, Some(2), Some(1)), moves(&b, Some(1), Some(2))]);
-    match backend.operate(&late) {
-        Err(StoreError::Conflict { thread, expected, found, .. }) => {
-            assert_eq!((thread, expected, found), (b.thread.clone(), Some(id(1)), Some(id(2))));
-        }
-        other => panic!("expected a conflict, got {other:?}"),
-    }
-    assert_eq!(a.head(), Some(id(2)), "all changes of an operation are made, or none");
-    let gone = backend.operate(&operation(10, vec![moves(&a, Some(2), Some(7))]));
-    assert!(matches!(gone, Err(StoreError::CheckpointNotFound { .. })), "{gone:?}");
-    let nobody = backend.operate(&operation(10, vec![moves(&root_of(backend, "nobody"), None, Some(1))]));
-    assert!(matches!(nobody, Err(StoreError::ThreadNotFound { .. })), "{nobody:?}");
-    let mut actor = operation(10, vec![moves(&a, Some(2), Some(1))]);
-    actor.actor = Some("a".repeat(257));
-    let actor = backend.operate(&actor);
-    assert!(matches!(actor, Err(StoreError::Invalid { field: "operation.actor", .. })), "{actor:?}");
-    for (name, text) in [
-        ("labels", "["),
-        ("labels", "{}"),
-        ("labels", "[1]"),
-        ("labels", r#"["b","a"]"#),
-        ("labels", r#"["a","a"]"#),
-        ("trashed", "soon"),
-        ("trashed", "9223372036854775808"),
-    ] {
-        let after = Some(OperationValue::Text(text.into()));
-        let (thread, field) = (a.thread.clone(), OperationField::Fact(name.into()));
-        let change = OperationChange::new(thread, a.namespace.clone(), field, None, after);
-        let refused = backend.operate(&operation(10, vec![change]));
-        assert!(matches!(refused, Err(StoreError::Invalid { field: "fact", .. })), "{name} {text}: {refused:?}");
-    }
+pub(super) fn refused_whole(backend: &dyn Log) {
+    let [a, b] = two(backend);
+    let back = || moves(&a, Some(2), Some(1));
+    backend.refuses_operations([
+        (operation(10, vec![back(), moves(&b, Some(1), Some(2))]), "b/ is at 2, not 1"),
+        (operation(10, vec![moves(&a, Some(2), Some(7))]), "not found"),
+        (operation(10, vec![moves(&root_of(backend, "absent"), None, Some(1))]), "no thread absent"),
+        (operation(10, vec![names(&a, "", None, Some(1))]), "branch.name"),
+    ]);
+    assert_eq!(a.head(), Some(2), "all changes of an operation are made, or none");
     assert!(listed(backend, OperationQuery::new()).is_empty(), "nothing was stored");
 }
 
 pub(super) fn expected_newest(backend: &dyn Log) {
-    let (a, b) = (root_of(backend, "a"), root_of(backend, "b"));
-    for place in [&a, &b] {
-        place.add(begin(1));
-        place.add(on(2, 1));
-    }
-    let stating = |n: u64, place: &CasePlace<'_>, newest: (Option<u64>, Option<u64>), changes| {
+    let [a, b] = two(backend);
+    let stating = |n: u64, place: &CasePlace<'_>, (number, newest): (Option<u64>, Option<u64>), changes| {
         let mut operation = operation(n, changes);
-        operation.newest = Some(ExpectedNewest::new(place.thread.clone(), newest.0, newest.1.map(id)));
+        operation.newest = Some(ExpectedNewest::new(place.thread.clone(), number, newest.map(id)));
         operation
     };
-    let refused = |operation: &NewOperation| match backend.operate(operation) {
-        Err(StoreError::FieldConflict { thread, .. }) => assert_eq!(thread, a.thread),
-        other => panic!("expected a conflict, got {other:?}"),
-    };
-    let back = || vec![moves(&a, Some(2), Some(1))];
-    for newest in [(None, Some(1)), (None, None), (Some(1), Some(2))] {
-        refused(&stating(10, &a, newest, back()));
-    }
+    let (back, forth) = (|| vec![moves(&a, Some(2), Some(1))], || vec![moves(&a, Some(1), Some(2))]);
+    let late = |n, newest, changes| backend.refuses_operations([(stating(n, &a, newest, changes), "a field of a")]);
+    [(None, Some(1)), (None, None), (Some(1), Some(2))].into_iter().for_each(|newest| late(10, newest, back()));
     let first = stating(10, &a, (None, Some(2)), back());
     let number = backend.operate(&first).expect("nothing came between");
     assert_eq!(backend.operate(&first).expect("repeating is safe"), number);
     // The head is where it was, but it was moved twice.
-    let second = operate(backend, 11, vec![moves(&a, Some(1), Some(2))]);
+    let second = operate(backend, 11, forth());
     let third = operate(backend, 12, back());
-    refused(&stating(13, &a, (Some(number), Some(2)), vec![moves(&a, Some(1), Some(2))]));
-    refused(&stating(13, &a, (Some(second), Some(2)), vec![moves(&a, Some(1), Some(2))]));
+    [number, second].into_iter().for_each(|stated| late(13, (Some(stated), Some(2)), forth()));
     // Operations and checkpoints of other threads and of subgraphs do not count.
     operate(backend, 14, vec![moves(&b, Some(2), Some(1))]);
     b.add(on(3, 1));
-    let inside = a.inside("sub");
-    inside.add(begin(9));
-    let stated = stating(15, &a, (Some(third), Some(2)), vec![moves(&a, Some(1), Some(2))]);
+    a.inside("sub").add(begin(9));
+    let stated = stating(15, &a, (Some(third), Some(2)), forth());
     let fourth = backend.operate(&stated).expect("nothing of the thread came between");
     a.add(on(4, 2));
-    refused(&stating(16, &a, (Some(fourth), Some(2)), vec![names(&a, "x", None, Some(1))]));
-    let of_b = stating(16, &b, (Some(fourth), Some(4)), vec![names(&a, "x", None, Some(1))]);
-    let of_b = backend.operate(&of_b);
-    assert!(matches!(of_b, Err(StoreError::Invalid { field: "operation.newest", .. })), "{of_b:?}");
-    let mut batch = a.batch(Some(4), [on(5, 4)]);
-    batch.operation = Some(stating(16, &a, (Some(fourth), Some(4)), vec![moves(&a, Some(5), Some(4))]));
-    let with_checkpoints = backend.commit(&batch);
-    assert!(
-        matches!(with_checkpoints, Err(StoreError::Invalid { field: "operation.newest", .. })),
-        "{with_checkpoints:?}"
-    );
-    assert!(backend.fields(&a.thread).expect("fields are read").is_empty(), "nothing of them was stored");
-    let both = vec![names(&b, "x", None, Some(1)), names(&a, "x", None, Some(1))];
-    backend.operate(&stating(16, &a, (Some(fourth), Some(4)), both)).expect("nothing of the thread came between");
-    assert_eq!((a.head(), b.head()), (Some(id(4)), Some(id(3))));
+    let name = |place| names(place, "x", None, Some(1));
+    late(16, (Some(fourth), Some(2)), vec![name(&a)]);
+    backend.refuses_operations([(stating(16, &b, (Some(fourth), Some(4)), vec![name(&a)]), "operation.newest")]);
+    let with_checkpoint = stating(16, &a, (Some(fourth), Some(4)), vec![moves(&a, Some(5), Some(4))]);
+    let batch = Batch { operation: Some(with_checkpoint), ..a.batch(Some(4), [on(5, 4)]) };
+    backend.refuses([(batch, "operation.newest")]);
+    assert!(fields(&a).is_empty(), "nothing of them was stored");
+    let both = stating(16, &a, (Some(fourth), Some(4)), vec![name(&b), name(&a)]);
+    backend.operate(&both).expect("nothing of the thread came between");
+    assert_eq!((a.head(), b.head()), (Some(4), Some(3)));
 }
 
 pub(super) fn repeated(backend: &dyn Log) {
-    let place = root_of(backend, "a");
-    place.add(begin(1));
-    place.add(on(2, 1));
-    let first = operate(backend, 10, vec![moves(&place, Some(2), Some(1))]);
-    assert_eq!(operate(backend, 10, vec![moves(&place, Some(2), Some(1))]), first, "repeating is safe");
+    let [place, _] = two(backend);
+    let back = |n| operation(n, vec![moves(&place, Some(2), Some(1))]);
+    let first = backend.operate(&back(10)).expect("a good operation");
+    assert_eq!(backend.operate(&back(10)).expect("repeating is safe"), first);
     assert_eq!(listed(backend, OperationQuery::new()), [first]);
-    let other = backend.operate(&operation(11, vec![moves(&place, Some(2), Some(1))]));
-    assert!(matches!(other, Err(StoreError::Conflict { .. })), "another operation is not a repeat: {other:?}");
+    backend.refuses_operations([(back(11), "a/ is at 1, not 2")]);
 }
 
-pub(super) fn fields(backend: &dyn Log) {
-    let place = root_of(backend, "a");
-    place.add(begin(1));
-    place.add(on(2, 1));
-    let current = |before: Option<&str>, after: Option<&str>| {
-        let text = |name: Option<&str>| name.map(|name| OperationValue::Text(name.into()));
-        let (thread, namespace) = (place.thread.clone(), place.namespace.clone());
-        OperationChange::new(thread, namespace, OperationField::CurrentBranch, text(before), text(after))
-    };
-    operate(backend, 10, vec![names(&place, "ü «b»", None, Some(2)), current(None, Some("ü «b»"))]);
-    operate(backend, 11, vec![names(&place, "a", None, Some(1))]);
-    let found = backend.fields(&place.thread).expect("fields are read");
+pub(super) fn names_and_facts(backend: &dyn Log) {
+    let [a, b] = two(backend);
+    let current = |before: Option<&str>, after| sets(&a, OperationField::CurrentBranch, text(before), text(after));
+    operate(backend, 10, vec![names(&a, "ü «b»", None, Some(2)), current(None, Some("ü «b»"))]);
+    operate(backend, 11, vec![names(&a, "a", None, Some(1))]);
     let expected = [
         (OperationField::Branch("a".into()), OperationValue::Checkpoint(id(1))),
         (OperationField::Branch("ü «b»".into()), OperationValue::Checkpoint(id(2))),
         (OperationField::CurrentBranch, OperationValue::Text("ü «b»".into())),
     ];
-    assert_eq!(found, expected);
-    let late = backend.operate(&operation(12, vec![names(&place, "a", None, Some(2))]));
-    assert!(matches!(late, Err(StoreError::FieldConflict { .. })), "{late:?}");
-    operate(backend, 13, vec![names(&place, "a", Some(1), None), current(Some("ü «b»"), None)]);
-    assert_eq!(backend.fields(&place.thread).expect("fields are read"), expected[1..2]);
-    assert_eq!(place.head(), Some(id(2)), "names do not move the head");
-    for name in ["", "a\0b", &"n".repeat(257)] {
-        let refused = backend.operate(&operation(14, vec![names(&place, name, None, Some(1))]));
-        assert!(matches!(refused, Err(StoreError::Invalid { field: "branch.name", .. })), "{refused:?}");
-    }
-    assert!(backend.fields(&ThreadId::new("nobody").expect("an id")).expect("fields are read").is_empty());
+    assert_eq!(fields(&a), expected);
+    backend.refuses_operations([(operation(12, vec![names(&a, "a", None, Some(2))]), "a field of a")]);
+    operate(backend, 13, vec![names(&a, "a", Some(1), None), current(Some("ü «b»"), None)]);
+    assert_eq!(fields(&a), expected[1..2]);
+    operate(backend, 14, vec![names(&a, "ü «b»", Some(2), None)]);
+    assert_eq!(a.head(), Some(2), "names do not move the head");
+
+    operate(backend, 20, vec![fact(&a, "title", None, Some("ü")), fact(&b, "title", None, Some(""))]);
+    let changes = || vec![fact(&a, "project", None, Some("p")), fact(&a, "title", Some("ü"), Some("v"))];
+    operate(backend, 21, changes().into_iter().rev().collect());
+    let fact_of = |name: &str, text: &str| (OperationField::Fact(name.into()), OperationValue::Text(text.into()));
+    assert_eq!(
+        (fields(&a), fields(&b)),
+        (vec![fact_of("project", "p"), fact_of("title", "v")], vec![fact_of("title", "")])
+    );
+    assert_eq!(backend.operations(&OperationQuery::new()).expect("operations are listed")[0].changes, changes());
+    backend.refuses_operations([(operation(22, vec![fact(&a, "title", Some("ü"), None)]), "a field of a")]);
+    operate(backend, 23, vec![fact(&a, "title", Some("v"), None)]);
+    assert_eq!(fields(&a), [fact_of("project", "p")]);
+    assert!(fields(&root_of(backend, "nobody")).is_empty());
 }
 
 pub(super) fn listing(backend: &dyn Log) {
-    let (a, b) = (root_of(backend, "a"), root_of(backend, "b"));
-    for place in [&a, &b] {
-        place.add(begin(1));
-        place.add(on(2, 1));
-    }
+    let [a, b] = two(backend);
     let first = operate(backend, 10, vec![moves(&a, Some(2), Some(1))]);
     let mut both = operation(11, vec![moves(&b, Some(2), Some(1)), moves(&a, Some(1), Some(2))]);
     (both.kind, both.actor) = (OperationKind::Undo, Some("Zoë".into()));
@@ -276,120 +230,59 @@ pub(super) fn listing(backend: &dyn Log) {
     let mut third = operation(12, vec![moves(&a, Some(3), Some(1))]);
     third.target = Some(OperationTarget::Commits(id(3)));
     let third = backend.operate(&third).expect("a good operation");
-    assert_eq!(listed(backend, OperationQuery::new()), [third, second, first], "the newest first");
-    assert_eq!(listed(backend, OperationQuery::new().limit(1)), [third]);
-    assert_eq!(listed(backend, OperationQuery::new().before(third).limit(1)), [second]);
-    assert_eq!(listed(backend, OperationQuery::new().thread(b.thread.clone())), [second]);
-    assert_eq!(listed(backend, OperationQuery::new().thread(a.thread.clone()).before(second)), [first]);
-    let records = backend.operations(&OperationQuery::new()).expect("operations are listed");
+    let (query, of_a) = (OperationQuery::new, || OperationQuery::new().thread(a.thread.clone()));
+    assert_eq!(listed(backend, query()), [third, second, first], "the newest first");
+    assert_eq!(listed(backend, query().limit(1)), [third]);
+    assert_eq!(listed(backend, query().before(third).limit(1)), [second]);
+    assert_eq!(listed(backend, query().thread(b.thread.clone())), [second]);
+    assert_eq!(listed(backend, of_a().before(second)), [first]);
+    let records = backend.operations(&query()).expect("operations are listed");
     assert!(records[1].seq < records[0].seq && records[0].seq == a.record(3).seq, "the place in the log");
     assert_eq!(records[0].target, Some(OperationTarget::Commits(id(3))));
     let stored = &records[1];
-    assert_eq!(
-        (stored.kind, stored.at, stored.actor.as_deref(), stored.target),
-        (OperationKind::Undo, moment(11), Some("Zoë"), Some(OperationTarget::Operation(first)))
-    );
+    assert_eq!((stored.kind, stored.at, stored.actor.as_deref()), (OperationKind::Undo, moment(11), Some("Zoë")));
+    assert_eq!(stored.target, Some(OperationTarget::Operation(first)));
     assert_eq!(stored.changes, [moves(&a, Some(1), Some(2)), moves(&b, Some(2), Some(1))], "sorted by thread");
 
-    _ = backend.delete_threads(std::slice::from_ref(&a.thread)).expect("a thread is deleted");
-    let left = backend.operations(&OperationQuery::new()).expect("operations are listed");
+    a.delete();
+    let left = backend.operations(&query()).expect("operations are listed");
     assert_eq!(left.len(), 1, "operations go with their threads");
     assert_eq!(left[0].changes, [moves(&b, Some(2), Some(1))]);
-    while backend.reclaim().expect("a deleted thread is erased") != crate::store::Erasure::Erased {}
+    reclaim(backend);
     clean(backend);
     a.add(begin(1));
-    assert!(listed(backend, OperationQuery::new().thread(a.thread.clone())).is_empty());
+    assert!(listed(backend, of_a()).is_empty());
     a.add(on(2, 1));
-    let next = operate(backend, 13, vec![moves(&a, Some(2), Some(1))]);
-    assert!(next > third, "a number is used once");
-}
-
-pub(super) fn timers(backend: &dyn Log) {
-    let place = root_of(backend, "a");
-    place.add(begin(1));
-    place.add(on(2, 1).tasks(&["x"]));
-    let interrupt = writes(2, task(1), "p", vec![write(-3, "waits", "an interrupt")]);
-    let timer = NewTimer::new(id(2), task(1), Some(moment(5)));
-    commit(backend, &Batch { timers: vec![timer], ..place.pending(2, interrupt) });
-    let sleeping = || {
-        let all = backend.timers(None, 9).expect("timers are listed");
-        let of_thread = backend.timers_of(&place.thread, &place.namespace).expect("timers of a namespace");
-        assert_eq!(all, of_thread);
-        all.len()
-    };
-    assert_eq!(sleeping(), 1);
-    operate(backend, 10, vec![moves(&place, Some(2), Some(1))]);
-    assert_eq!(sleeping(), 0, "only tasks of heads sleep");
-    place.add(on(3, 1));
-    assert_eq!(sleeping(), 0);
-    operate(backend, 11, vec![moves(&place, Some(3), Some(2))]);
-    assert_eq!(sleeping(), 1, "a task sleeps again when the head moves back to its checkpoint");
-    place.add(on(4, 2));
-    assert_eq!(sleeping(), 0);
-    operate(backend, 12, vec![moves(&place, Some(4), Some(2))]);
-    assert_eq!(sleeping(), 0, "the superstep that passed the task removed its timer");
+    assert!(operate(backend, 13, vec![moves(&a, Some(2), Some(1))]) > third, "a number is used once");
 }
 
 pub(super) fn branches(backend: &dyn Log) {
     let place = root_of(backend, "a");
-    assert!(backend.branches(&place.thread, &place.namespace).expect("branches are listed").is_empty());
-    place.add(begin(1));
-    for n in 2..=40 {
-        place.add(on(n, n - 1));
-    }
-    place.add_at(Some(40), on(41, 20));
-    place.add(on(42, 41));
-    place.add_at(Some(42), begin(43));
-    place.add_at(Some(43), on(44, 42));
+    let branches = |place: &CasePlace<'_>| {
+        let found = backend.branches(&place.thread, &place.namespace).expect("branches are listed");
+        assert!(found.iter().all(|of| of.last == place.record(number(of.last.point.checkpoint))), "whole records");
+        found.into_iter().map(|of| (number(of.last.point.checkpoint), of.leaves)).collect::<Vec<_>>()
+    };
+    assert!(branches(&place).is_empty());
+    place.add_chain(1..=40);
+    [on(41, 20), on(42, 41), begin(43), on(44, 42)].into_iter().for_each(|draft| place.add(draft));
     let inside = place.inside("sub");
     inside.add(fork_of(50, place.point(40)));
-    let found = backend.branches(&place.thread, &place.namespace).expect("branches are listed");
     let branch = |n| place.record(n).branch;
-    let shown: Vec<_> = found.iter().map(|found| (found.last.point.checkpoint, found.leaves)).collect();
-    let expected = [(id(44), Some((branch(42), 21))), (id(43), None), (id(42), Some((branch(1), 19))), (id(40), None)];
-    assert_eq!(shown, expected, "the newest first, each with its last checkpoint");
-    assert_eq!(found[3].last, place.record(40), "the whole record");
-    let forked = backend.branches(&inside.thread, &inside.namespace).expect("branches are listed");
-    assert_eq!(forked[0].leaves, Some((branch(40), 39)), "a fork leaves a branch of another namespace");
-}
-
-pub(super) fn facts(backend: &dyn Log) {
-    let (a, b) = (root_of(backend, "a"), root_of(backend, "b"));
-    a.add(begin(1));
-    b.add(begin(1));
-    let fact = |place: &CasePlace<'_>, name: &str, before: Option<&str>, after: Option<&str>| {
-        let text = |text: Option<&str>| text.map(|text| OperationValue::Text(text.into()));
-        let (thread, namespace) = (place.thread.clone(), place.namespace.clone());
-        OperationChange::new(thread, namespace, OperationField::Fact(name.into()), text(before), text(after))
-    };
-    operate(backend, 10, vec![fact(&a, "title", None, Some("ü")), fact(&b, "title", None, Some(""))]);
-    operate(backend, 11, vec![fact(&a, "title", Some("ü"), Some("v")), fact(&a, "project", None, Some("p"))]);
-    let found = backend.fields(&a.thread).expect("fields are read");
-    let text = |name: &str, text: &str| (OperationField::Fact(name.into()), OperationValue::Text(text.into()));
-    assert_eq!(found, [text("project", "p"), text("title", "v")]);
-    assert_eq!(backend.fields(&b.thread).expect("fields are read"), [text("title", "")]);
-    let records = backend.operations(&OperationQuery::new()).expect("operations are listed");
-    assert_eq!(records[0].changes, [fact(&a, "project", None, Some("p")), fact(&a, "title", Some("ü"), Some("v"))]);
-    let late = backend.operate(&operation(12, vec![fact(&a, "title", Some("ü"), None)]));
-    assert!(matches!(late, Err(StoreError::FieldConflict { .. })), "{late:?}");
-    operate(backend, 13, vec![fact(&a, "title", Some("v"), None)]);
-    assert_eq!(backend.fields(&a.thread).expect("fields are read"), [text("project", "p")]);
-    let large = "x".repeat((64 << 10) + 1);
-    for wrong in [fact(&a, "", None, Some("x")), fact(&a, "a\0", None, Some("x")), fact(&a, "x", None, Some(&large))] {
-        let refused = backend.operate(&operation(14, vec![wrong])).expect_err("the operation is not valid");
-        assert!(matches!(refused, StoreError::Invalid { .. }), "{refused}");
-    }
+    let expected = [(44, Some((branch(42), 21))), (43, None), (42, Some((branch(1), 19))), (40, None)];
+    assert_eq!(branches(&place), expected, "the newest first, each with its last checkpoint");
+    assert_eq!(branches(&inside), [(50, Some((branch(40), 39)))], "a fork leaves a branch of another namespace");
 }
 
 pub(super) fn forks(backend: &dyn Log) {
-    let (a, b, c) = (root_of(backend, "a"), root_of(backend, "b"), root_of(backend, "c"));
+    let [a, b, c, nobody] = roots(backend, ["a", "b", "c", "nobody"]);
     a.add(begin(1));
     c.add(fork_of(2, a.point(1)));
     b.add(fork_of(3, a.point(1)));
     b.add(on(4, 3));
     let forks = |place: &CasePlace<'_>| backend.forks(&place.thread).expect("forks are listed");
     assert_eq!(forks(&a), [c.thread.clone(), b.thread.clone()], "the first fork first");
-    assert!(forks(&b).is_empty() && forks(&root_of(backend, "nobody")).is_empty());
+    assert!(forks(&b).is_empty() && forks(&nobody).is_empty());
     let from = |place: &CasePlace<'_>| backend.forked_from(&place.thread).expect("the origin is read");
-    assert_eq!((from(&a), from(&b), from(&root_of(backend, "nobody"))), (None, Some(a.point(1)), None));
+    assert_eq!([from(&a), from(&b), from(&nobody)], [None, Some(a.point(1)), None]);
 }

@@ -28,9 +28,7 @@ pub(super) fn race(backend: &dyn Log, process: u64) {
 
 /// Compares the thread with the checkpoints that so many processes added.
 pub(super) fn ended(backend: &dyn Log, processes: u64) {
-    let place = root_of(backend, "raced");
-    let query = CheckpointQuery::new(place.thread.clone(), place.namespace.clone());
-    let mut records = backend.checkpoints(&query).expect("lists checkpoints");
+    let mut records = backend.checkpoints(&root_of(backend, "raced").query()).expect("lists checkpoints");
     records.reverse();
     assert!(records.iter().all(|record| record.branch == records[0].branch), "who lost opened no branch");
     assert_eq!(records.len() as u64, processes * ADDED, "each commit that was acknowledged is there, once");
@@ -39,7 +37,7 @@ pub(super) fn ended(backend: &dyn Log, processes: u64) {
         assert_eq!(record.ordinal, ordinal);
         let state = backend.state(&record.point).expect("reads a state");
         let ChannelValue::Value(payload) = &state.channels[0].value else { panic!("{state:?}") };
-        let text = String::from_utf8_lossy(&payload.data);
+        let text = text_of(&payload.data);
         let process = (0..processes).find(|n| text.starts_with(&format!("{n}."))).expect("one of the processes");
         let of_process = &mut added[process as usize];
         assert_eq!(text, format!("{process}.{of_process}"), "in the order in which the process added them");

@@ -6,7 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 const STEPS: u64 = 120;
 const LISTS: [&str; 2] = ["list", "other"];
 
-/// The whole state at a checkpoint: per list the text and ordinal of each position, and the version; and a value.
+/// The ordinal and the text of each position of a list.
+type ReplayedList = BTreeMap<u64, (u64, String)>;
+
+/// The whole state at a checkpoint.
 #[derive(Clone, Default)]
 struct Replay {
     /// The place, of which the third is in another thread.
@@ -15,7 +18,7 @@ struct Replay {
     lineage: Vec<u64>,
     /// The first checkpoint of the branch.
     branch: u64,
-    lists: [BTreeMap<u64, (u64, String)>; 2],
+    lists: [ReplayedList; 2],
     versions: [u64; 2],
     /// Per list the versions with their ordinals and a position that each has put, the oldest first.
     written: [Vec<(u64, u64, Option<u64>)>; 2],
@@ -31,7 +34,7 @@ impl Dice {
 }
 
 /// Picks operations for one list, and does them in the replay.
-fn change_list(dice: &mut Dice, list: &mut BTreeMap<u64, (u64, String)>, n: u64, ordinal: u64) -> Vec<ItemChange> {
+fn change_list(dice: &mut Dice, list: &mut ReplayedList, n: u64, ordinal: u64) -> Vec<ItemChange> {
     let mut changes = Vec::new();
     let end = list.keys().next_back().map_or(0, |position| position + 1);
     if end > 0 && dice.below(6) == 0 {
@@ -41,20 +44,18 @@ fn change_list(dice: &mut Dice, list: &mut BTreeMap<u64, (u64, String)>, n: u64,
         list.retain(|position, _| !(from..to).contains(position));
     }
     // A position changes once, apart from ranges.
-    let mut taken = Vec::new();
+    let mut taken = BTreeSet::new();
     for part in 0..dice.below(4) {
-        let text = format!("{n}.{part}");
         let position = if end > 0 && dice.below(3) == 0 { dice.below(end) } else { end + part };
-        if taken.contains(&position) {
+        if !taken.insert(position) {
             continue;
         }
-        taken.push(position);
         if list.contains_key(&position) && dice.below(3) == 0 {
             list.remove(&position);
             changes.push(remove(position));
         } else {
-            list.insert(position, (ordinal, text.clone()));
-            changes.push(put(position, text));
+            list.insert(position, (ordinal, format!("{n}.{part}")));
+            changes.push(put(position, format!("{n}.{part}")));
         }
     }
     changes
@@ -68,43 +69,8 @@ pub(super) fn random_history(backend: &dyn Log) {
         let mut dice = Dice(IdSource::from_seed(seed));
         let mut replays: BTreeMap<u64, Replay> = BTreeMap::new();
         for n in 1..=STEPS {
-            let at = if n == 1 { 0 } else { [0, 0, 0, 0, 1, 2][dice.below(6) as usize] };
-            // Nothing in the first thread builds on the other one.
-            let can_be_parent = |replay: &Replay| at == 2 || replay.place < 2;
-            let head = replays.iter().rev().find(|(_, replay)| replay.place == at).map(|(n, _)| *n);
-            // Three of four go on from the head; the others fork off any checkpoint, or begin anew.
-            let parent = match dice.below(40) {
-                _ if n == 1 => None,
-                0 => None,
-                1..10 => Some(1 + dice.below(n - 1)).filter(|parent| can_be_parent(&replays[parent])),
-                _ => head.or(Some(1)),
-            };
-            let mut replay = parent.map(|parent| replays[&parent].clone()).unwrap_or_default();
-            let from = std::mem::replace(&mut replay.place, at);
-            replay.lineage.push(n);
-            replay.branch = if parent.is_some() && parent == head { replay.branch } else { n };
-            let mut draft = match parent {
-                None => begin(n),
-                Some(parent) if from == at => on(n, parent),
-                Some(parent) => fork_of(n, places[from].point(parent)),
-            };
-            let ordinal = replay.lineage.len() as u64 - 1;
-            for (list, channel) in LISTS.into_iter().enumerate() {
-                if dice.below(3) > 0 {
-                    let changes = change_list(&mut dice, &mut replay.lists[list], n, ordinal);
-                    replay.versions[list] += 1 + dice.below(3);
-                    let put = changes.iter().find(|change| matches!(change.op, ItemOp::Put(_)));
-                    let position = put.map(|change| change.position);
-                    replay.written[list].push((replay.versions[list], ordinal, position));
-                    draft = draft.items(channel, replay.versions[list], changes);
-                }
-            }
-            if dice.below(3) == 0 {
-                let version = replay.value.as_ref().map_or(1, |(version, _)| version + 1);
-                draft = draft.value("value", version, n.to_string());
-                replay.value = Some((version, n.to_string()));
-            }
-            places[at].add_at(head, draft);
+            let (replay, draft) = step(&mut dice, &replays, &places, n);
+            places[replay.place].add(draft);
             if n % 8 == 0 {
                 compare(&places, n, &replay);
             }
@@ -118,26 +84,70 @@ pub(super) fn random_history(backend: &dyn Log) {
         }
         let distinct: BTreeSet<u64> = branches.values().copied().collect();
         assert_eq!(distinct.len(), branches.len(), "each branch has a number of its own");
-        places.iter().enumerate().for_each(|(at, place)| in_pages(place, &replays, at));
+        for (at, place) in places.iter().enumerate() {
+            let own = replays.iter().rev().filter(|(_, replay)| replay.place == at).map(|(n, _)| *n);
+            assert_eq!(in_pages(place), own.collect::<Vec<_>>(), "the pages of {at}");
+        }
         super::batches::law(backend, &place.thread);
     }
 }
 
-/// Compares the pages of a namespace, which has 7 checkpoints in each.
-fn in_pages(place: &CasePlace<'_>, replays: &BTreeMap<u64, Replay>, at: usize) {
-    let newest_first = replays.iter().rev().filter(|(_, replay)| replay.place == at).map(|(n, _)| id(*n));
-    let mut query = CheckpointQuery::new(place.thread.clone(), place.namespace.clone());
-    (query.limit, query.before) = (7, None);
-    let mut found: Vec<CheckpointId> = Vec::new();
-    loop {
-        let page = ids(&place.backend.checkpoints(&query).expect("lists checkpoints"));
-        query.before = page.last().copied();
-        found.extend(&page);
-        if page.len() < 7 {
-            break;
+/// Picks the next checkpoint.
+fn step(
+    dice: &mut Dice,
+    replays: &BTreeMap<u64, Replay>,
+    places: &[CasePlace<'_>; 3],
+    n: u64,
+) -> (Replay, CheckpointDraft) {
+    let at = if n == 1 { 0 } else { [0, 0, 0, 0, 1, 2][dice.below(6) as usize] };
+    // Nothing in the first thread builds on the other one.
+    let can_be_parent = |replay: &Replay| at == 2 || replay.place < 2;
+    let head = replays.iter().rev().find(|(_, replay)| replay.place == at).map(|(n, _)| *n);
+    // Three of four go on from the head; the others fork off any checkpoint, or begin anew.
+    let parent = match dice.below(40) {
+        _ if n == 1 => None,
+        0 => None,
+        1..10 => Some(1 + dice.below(n - 1)).filter(|parent| can_be_parent(&replays[parent])),
+        _ => head.or(Some(1)),
+    };
+    let mut replay = parent.map(|parent| replays[&parent].clone()).unwrap_or_default();
+    let from = std::mem::replace(&mut replay.place, at);
+    replay.lineage.push(n);
+    replay.branch = if parent.is_some() && parent == head { replay.branch } else { n };
+    let mut draft = match parent {
+        None => begin(n),
+        Some(parent) if from == at => on(n, parent),
+        Some(parent) => fork_of(n, places[from].point(parent)),
+    };
+    let ordinal = replay.lineage.len() as u64 - 1;
+    for (list, channel) in LISTS.into_iter().enumerate() {
+        if dice.below(3) > 0 {
+            let changes = change_list(dice, &mut replay.lists[list], n, ordinal);
+            replay.versions[list] += 1 + dice.below(3);
+            let position = changes.iter().find(|change| matches!(change.op, ItemOp::Put(_))).map(|put| put.position);
+            replay.written[list].push((replay.versions[list], ordinal, position));
+            draft = draft.items(channel, replay.versions[list], changes);
         }
     }
-    assert!(newest_first.eq(found), "the pages of {at}");
+    if dice.below(3) == 0 {
+        let version = replay.value.as_ref().map_or(1, |(version, _)| version + 1);
+        draft = draft.value("value", version, n.to_string());
+        replay.value = Some((version, n.to_string()));
+    }
+    (replay, draft)
+}
+
+/// Returns the checkpoints of a namespace from pages of 7.
+fn in_pages(place: &CasePlace<'_>) -> Vec<u64> {
+    let (mut query, mut found) = (CheckpointQuery { limit: 7, ..place.query() }, Vec::new());
+    loop {
+        let page = page(place.backend, &query);
+        query.before = page.last().map(|n| id(*n));
+        found.extend(&page);
+        if page.len() < 7 {
+            return found;
+        }
+    }
 }
 
 fn compare(places: &[CasePlace<'_>; 3], n: u64, replay: &Replay) {
@@ -146,26 +156,23 @@ fn compare(places: &[CasePlace<'_>; 3], n: u64, replay: &Replay) {
     assert_eq!(place.record(n).ordinal, ordinal, "the ordinal of checkpoint {n}");
     let all: Vec<u64> = (0..=ordinal + 1).rev().collect();
     let found = backend.ancestors(&place.point(n), &all).expect("reads a lineage");
-    let found = found.into_iter().rev().map(|record| record.map(|record| record.point.checkpoint));
-    let lineage = replay.lineage.iter().map(|n| Some(id(*n))).chain([None]);
+    let found = found.into_iter().rev().map(|record| record.map(|record| number(record.point.checkpoint)));
+    let lineage = replay.lineage.iter().copied().map(Some).chain([None]);
     assert!(lineage.eq(found), "the lineage of checkpoint {n}");
     let mut whole = Vec::new();
     for (at, channel) in LISTS.into_iter().enumerate() {
         let expected: Vec<_> =
             replay.lists[at].iter().map(|(position, (ordinal, text))| (*position, *ordinal, text.clone())).collect();
         let read = |range| -> Vec<(u64, u64, String)> {
-            let found = items(backend, &place.point(n), channel, range);
-            let text = |data| String::from_utf8(data).expect("text was put in");
-            found.into_iter().map(|(position, ordinal, item)| (position, ordinal, text(item.data))).collect()
+            let found = place.items(n, channel, range).into_iter();
+            found.map(|(position, ordinal, _, item)| (position, ordinal, text_of(&item.data))).collect()
         };
         assert_eq!(read(ItemRange::All), expected, "{channel} at checkpoint {n}");
-        let len = backend.list_len(&place.point(n), channel).expect("reads a length");
-        assert_eq!(len, expected.len() as u64, "the length of {channel} at checkpoint {n}");
-        let tail = expected.len().saturating_sub(3);
+        assert_eq!(place.list_len(n, channel), expected.len() as u64, "the length of {channel} at checkpoint {n}");
+        let (tail, from) = (expected.len().saturating_sub(3), n % 17);
         assert_eq!(read(ItemRange::Tail(3)), expected[tail..], "the tail of {channel} at checkpoint {n}");
-        let from = n % 17;
-        let inside: Vec<_> =
-            expected.iter().filter(|(position, ..)| (from..from + 9).contains(position)).cloned().collect();
+        let mut inside = expected.clone();
+        inside.retain(|(position, ..)| (from..from + 9).contains(position));
         assert_eq!(read(ItemRange::Positions(from, from + 9)), inside, "positions of {channel} at checkpoint {n}");
         let version = place.channel(n, channel).map_or(0, |channel| channel.version);
         assert_eq!(version, replay.versions[at], "the version of {channel} at checkpoint {n}");
@@ -182,16 +189,14 @@ fn compare(places: &[CasePlace<'_>; 3], n: u64, replay: &Replay) {
         whole.extend((version > 0).then(|| channel.to_owned()));
         whole.extend(expected.into_iter().map(|(position, _, text)| format!("{position}={text}")));
     }
-    let value = place.channel(n, "value").map(|channel| channel.version).zip(place.text(n, "value"));
+    let value = place.channel(n, "value").map(|channel| (channel.version, place.text(n, "value")));
     assert_eq!(value, replay.value, "the value at checkpoint {n}");
     whole.extend(value.map(|_| "value".to_owned()));
     let mut found = Vec::new();
     let read = backend.read_state(&place.point(n), &mut |part| {
         match part {
             StatePart::Channel(channel) => found.push(channel.channel.to_string()),
-            StatePart::Item(row) => {
-                found.push(format!("{}={}", row.position, String::from_utf8_lossy(row.payload.data)));
-            }
+            StatePart::Item(row) => found.push(format!("{}={}", row.position, text_of(row.payload.data))),
             _ => assert!(found.is_empty(), "the record comes first"),
         }
         Ok(true)

@@ -4,6 +4,20 @@ use super::build::*;
 use crate::base::Map;
 use crate::base::limits::{MAP_POSITION_MIN, TEXT_POSITION_MIN};
 
+/// Runs a case on an empty backend, and on one with an index: each of its searches finds the same with the newest
+/// entries indexed and without.
+pub(super) fn with_and_without_index(backend: &dyn Log, case: fn(&dyn Log)) {
+    case(backend);
+    let all: Vec<ThreadId> = threads(backend).into_iter().map(|id| ThreadId::new(id).expect("an id")).collect();
+    _ = backend.delete_threads(&all).expect("deletes");
+    reclaim(backend);
+    backend.enable_search(&SearchOptions::new().unsealed()).expect("indexes an empty log");
+    case(backend);
+    clean(backend);
+    backend.disable_search().expect("removes the index");
+    assert_eq!(backend.search_index().expect("reads the state"), None);
+}
+
 fn page(backend: &dyn Log, query: &SearchQuery) -> SearchPage {
     let page = backend.search(query).expect("searches");
     if backend.search_index().expect("reads the state").is_some() {
@@ -12,16 +26,6 @@ fn page(backend: &dyn Log, query: &SearchQuery) -> SearchPage {
         assert_eq!(backend.search(query).expect("searches"), page, "entries that are indexed, and that are not");
     }
     page
-}
-
-/// Runs a case on an indexed backend: each of its searches finds the same with the newest entries indexed and without.
-pub(super) fn indexed(backend: &dyn Log, case: fn(&dyn Log)) {
-    let options = SearchOptions::new().unsealed();
-    backend.enable_search(&options).expect("indexes an empty log");
-    case(backend);
-    assert!(backend.check().expect("checks").problems.is_empty());
-    backend.disable_search().expect("removes the index");
-    assert_eq!(backend.search_index().expect("reads the state"), None);
 }
 
 /// Returns the hits as `thread/namespace channel position text`.
@@ -34,6 +38,25 @@ fn shown(backend: &dyn Log, query: SearchQuery) -> Vec<String> {
     page(backend, &query).hits.into_iter().map(line).collect()
 }
 
+/// Compares the hits of searches.
+trait Finds {
+    fn finds<'e>(&self, searches: impl IntoIterator<Item = (SearchQuery, &'e [&'e str])>);
+}
+
+impl Finds for dyn Log + '_ {
+    fn finds<'e>(&self, searches: impl IntoIterator<Item = (SearchQuery, &'e [&'e str])>) {
+        searches.into_iter().for_each(|(query, hits)| assert_eq!(shown(self, query.clone()), hits, "{query:?}"));
+    }
+}
+
+fn query(text: &str) -> SearchQuery {
+    SearchQuery::new(text)
+}
+
+fn word() -> SearchQuery {
+    query("word")
+}
+
 /// Returns an item with a type and a text.
 fn said(kind: &str, text: &str) -> Payload {
     let mut index = ItemIndex::default();
@@ -44,8 +67,7 @@ fn said(kind: &str, text: &str) -> Payload {
 /// Adds a checkpoint that puts one text.
 fn say(place: &CasePlace<'_>, n: u64, position: u64, text: &str) {
     let draft = if n % 100 == 1 { begin(n) } else { on(n, n - 1) };
-    let head = if n % 100 == 1 { None } else { Some(n - 1) };
-    place.add_at(head, draft.items("list", n, vec![put_payload(position, said("ai", text))]));
+    place.add(draft.items("list", n, vec![put_payload(position, said("ai", text))]));
 }
 
 pub(super) fn fields(backend: &dyn Log) {
@@ -53,10 +75,9 @@ pub(super) fn fields(backend: &dyn Log) {
     place.add(begin(1).tasks(&["plan", "answer"]));
     let items = vec![put_payload(0, message("m-1", "A Gasthof in Bern")), put_payload(3, said("human", "no match"))];
     place.add(on(2, 1).items("messages", 1, items).by(1));
-    let hits = page(backend, &SearchQuery::new("gasthof")).hits;
+    let hits = page(backend, &query("gasthof")).hits;
     let [hit] = &hits[..] else { panic!("one hit: {hits:?}") };
-    assert_eq!((&hit.point, hit.created_at), (&place.point(2), moment(2)));
-    assert_eq!(hit.seq, place.record(2).seq);
+    assert_eq!((&hit.point, hit.created_at, hit.seq), (&place.point(2), moment(2), place.record(2).seq));
     assert_eq!((&*hit.channel, hit.position), ("messages", 0));
     assert_eq!((hit.role.as_deref(), hit.id.as_deref(), hit.name.as_deref()), (Some("ai"), Some("m-1"), Some("Zoë")));
     assert_eq!((hit.node.as_deref(), hit.on_head), (Some("answer"), true));
@@ -65,28 +86,29 @@ pub(super) fn fields(backend: &dyn Log) {
 }
 
 pub(super) fn filters(backend: &dyn Log) {
-    let (a, b) = (root_of(backend, "a"), root_of(backend, "b"));
+    let [a, b] = roots(backend, ["a", "b"]);
     a.add(begin(1).tasks(&["ask", "tell"]));
     let texts = |role: &str, text: &str| vec![put_payload(0, said(role, text)), put(1, "a word without an index")];
     a.add(on(2, 1).items("one", 1, texts("human", "a word")).by(0));
     a.add(on(3, 2).items("two", 1, texts("ai", "Word for word")));
     b.add(begin(4).items("one", 1, texts("ai", "pass\u{2003}words")).value("x", 1, "word"));
     let all = ["b/ one 0 pass\u{2003}[word]s", "a/ two 0 [Word] for [word]", "a/ one 0 a [word]"];
-    let find = |query: SearchQuery| shown(backend, query);
-    let word = || SearchQuery::new("word");
-    assert_eq!(find(word()), all, "the newest first");
-    assert_eq!(find(word().thread("a")), all[1..]);
-    assert_eq!(find(word().thread("none")), [""; 0]);
-    assert_eq!(find(word().role("ai")), all[..2]);
-    assert_eq!(find(word().role("AI")), [""; 0], "types are compared exactly");
-    assert_eq!(find(word().channel("one")), [all[0], all[2]]);
-    assert_eq!(find(word().node("ask")), all[2..]);
-    assert_eq!(find(word().node("tell")), [""; 0], "it was due and wrote nothing");
-    assert_eq!(find(word().since(moment(3))), all[..2]);
-    assert_eq!(find(word().until(moment(3))), all[2..]);
-    assert_eq!(find(word().since(moment(3)).until(moment(4)).role("ai").thread("a")), all[1..2]);
-    assert_eq!(find(SearchQuery::new(" word\tPASS\n")), ["b/ one 0 [pass]\u{2003}[word]s"], "every word");
-    assert_eq!(find(SearchQuery::new("word missing")), [""; 0]);
+    backend.finds([
+        (word(), &all[..]),
+        (word().thread("a"), &all[1..]),
+        (word().thread("none"), &[]),
+        (word().role("ai"), &all[..2]),
+        (word().role("AI"), &[]),
+        (word().channel("one"), &[all[0], all[2]]),
+        (word().node("ask"), &all[2..]),
+        // It was due and wrote nothing.
+        (word().node("tell"), &[]),
+        (word().since(moment(3)), &all[..2]),
+        (word().until(moment(3)), &all[2..]),
+        (word().since(moment(3)).until(moment(4)).role("ai").thread("a"), &all[1..2]),
+        (query(" word\tPASS\n"), &["b/ one 0 [pass]\u{2003}[word]s"]),
+        (query("word missing"), &[]),
+    ]);
 }
 
 pub(super) fn pages(backend: &dyn Log) {
@@ -96,7 +118,7 @@ pub(super) fn pages(backend: &dyn Log) {
     place.add(on(2, 1).items("a", 2, items(20)));
     let order = [("a", 22), ("a", 21), ("a", 20), ("b", 2), ("b", 1), ("b", 0), ("a", 12), ("a", 11), ("a", 10)];
     for limit in [1, 2, 4, 8, 9, 10, 1_000] {
-        let (mut found, mut query) = (Vec::new(), SearchQuery::new("text").limit(limit));
+        let (mut found, mut query) = (Vec::new(), query("text").limit(limit));
         loop {
             let page = page(backend, &query);
             assert!(page.hits.len() == limit || page.next.is_none(), "a page that is followed is full");
@@ -104,64 +126,49 @@ pub(super) fn pages(backend: &dyn Log) {
             let Some(next) = page.next else { break };
             query = query.after(next.to_string().parse().expect("a cursor is parsed"));
         }
-        let order = order.map(|(channel, position)| (channel.to_owned(), position));
+        let found: Vec<_> = found.iter().map(|(channel, position)| (&**channel, *position)).collect();
         assert_eq!(found, order, "pages of {limit}");
     }
-    let first = page(backend, &SearchQuery::new("text").limit(4));
+    let first = page(backend, &query("text").limit(4));
     say(&root_of(backend, "other"), 101, 0, "text of a later commit");
-    let rest = page(backend, &SearchQuery::new("text").after(first.next.expect("more follow")));
+    let rest = page(backend, &query("text").after(first.next.expect("more follow")));
     assert_eq!(rest.hits.len(), 5, "a later commit comes before the cursor");
 }
 
 pub(super) fn on_head(backend: &dyn Log) {
-    let place = root_of(backend, "heads");
+    let [place, fork] = roots(backend, ["heads", "fork"]);
     let texts = ["word zero", "word one", "word two", "word three"];
-    let all = (0..).zip(texts).map(|(n, text)| put_payload(n, said("ai", text))).collect();
-    place.add(begin(1).items("list", 1, all));
+    place.add(begin(1).items("list", 1, (0..).zip(texts).map(|(n, text)| put_payload(n, said("ai", text))).collect()));
     let edit = vec![remove(0), delete_range(1, 2), put_payload(2, said("ai", "word two, edited"))];
     place.add(on(2, 1).items("list", 2, edit));
-    let both = || SearchQuery::new("word");
     let now = ["heads/ list 2 [word] two, edited", "heads/ list 3 [word] three"];
-    assert_eq!(shown(backend, both().on_head()), now);
-    let past = |text: &str, n| format!("heads/ list {n} [word] {text} (past)");
-    let found = shown(backend, both());
-    assert_eq!(found, [now[0], now[1], &past("two", 2), &past("one", 1), &past("zero", 0)]);
+    let past = [("two", 2), ("one", 1), ("zero", 0)].map(|(text, n)| format!("heads/ list {n} [word] {text} (past)"));
+    backend.finds([(word().on_head(), &now[..]), (word(), &[now[0], now[1], &past[0], &past[1], &past[2]])]);
     // A branch is abandoned; the same position is written at the same ordinal of both branches.
-    place.add_at(Some(2), on(3, 1).items("list", 2, vec![put_payload(2, said("ai", "word 2b"))]));
-    let found = shown(backend, both().on_head());
-    let kept = ["heads/ list 2 [word] 2b", "heads/ list 3 [word] three", "heads/ list 1 [word] one"];
-    assert_eq!(found, [&kept[..], &["heads/ list 0 [word] zero"]].concat());
-    assert_eq!(shown(backend, both()).len(), 6);
+    place.add(on(3, 1).items("list", 2, vec![put_payload(2, said("ai", "word 2b"))]));
+    let kept =
+        ["2 [word] 2b", "3 [word] three", "1 [word] one", "0 [word] zero"].map(|hit| format!("heads/ list {hit}"));
+    assert_eq!(shown(backend, word().on_head()), kept);
+    assert_eq!(shown(backend, word()).len(), 6);
     // A list that becomes a value, and a fork elsewhere, which shows the items of its source.
-    root_of(backend, "fork").add(fork_of(4, place.point(3)));
+    fork.add(fork_of(4, place.point(3)));
     place.add(on(5, 3).value("list", 3, "a value"));
-    assert_eq!(shown(backend, both().on_head()), [""; 0]);
-    assert_eq!(shown(backend, both().thread("fork")), [""; 0], "an item is a hit of the thread that wrote it");
+    // An item is a hit of the thread that wrote it.
+    backend.finds([(word().on_head(), &[][..]), (word().thread("fork"), &[])]);
 }
 
-pub(super) fn references(backend: &dyn Log) {
-    let place = root_of(backend, "references");
+pub(super) fn references_and_writes(backend: &dyn Log) {
+    let [place, other] = roots(backend, ["references", "writes"]);
     say(&place, 1, 0, "word one");
-    place.add(on(2, 1).items(
-        "copy",
-        1,
-        vec![
-            ItemChange::new(0, ItemOp::Reference(ListRef::new(place.namespace.clone(), id(1), "list")), None),
-            put_payload(1, said("ai", "word two")),
-        ],
-    ));
-    let found = shown(backend, SearchQuery::new("word"));
-    assert_eq!(found, ["references/ copy 1 [word] two", "references/ list 0 [word] one"], "a reference puts no item");
-}
-
-pub(super) fn of_writes(backend: &dyn Log) {
-    let place = root_of(backend, "writes");
-    place.add(begin(1).tasks(&["node"]));
-    commit(backend, &place.pending(1, writes(1, task(1), "~1", vec![write_items(0, "list", &["word", "word"])])));
-    assert_eq!(shown(backend, SearchQuery::new("word")), [""; 0], "writes of a task are not found");
-    let value = |text| ChangeValue::Value(Data::New(said("ai", text)));
-    place.add(on(2, 1).change("value", 1, value("word")));
-    assert_eq!(shown(backend, SearchQuery::new("word")), ["writes/ value 0 [word]"], "the value of a channel is found");
+    place.add(on(2, 1).items("copy", 1, vec![place.reference(1), put_payload(1, said("ai", "word two"))]));
+    // A reference puts no item.
+    let found = ["references/ copy 1 [word] two", "references/ list 0 [word] one"];
+    backend.finds([(word(), &found[..])]);
+    other.add(begin(1).tasks(&["node"]));
+    other.write(1, 1, vec![write_items(0, "list", &["word", "word"])]);
+    backend.finds([(word(), &found[..])]);
+    other.add(on(2, 1).payload("value", 1, said("ai", "word")));
+    backend.finds([(word(), &["writes/ value 0 [word]", found[0], found[1]][..])]);
 }
 
 /// Returns a value in MessagePack.
@@ -172,30 +179,25 @@ fn plain(value: impl Into<Value>) -> Payload {
 pub(super) fn channels(backend: &dyn Log) {
     let place = root_of(backend, "channels");
     place.add(begin(1).tasks(&["write"]));
-    let value = |value: Payload| ChangeValue::Value(Data::New(value));
     let entry = |position: u64, key: &str, text: &str| {
         put_payload(MAP_POSITION_MIN + position, plain(Value::List(vec![key.into(), text.into()])))
     };
-    let long = format!("{} word", "x".repeat(2_000));
-    let nested =
-        Map::from_iter([("word".to_owned(), Value::List(vec![1.into(), "a word".into(), "two words".into()]))]);
+    let nested = Value::List(vec![1.into(), "a word".into(), "two words".into()]);
     let draft = on(2, 1)
-        .change("long", 1, value(plain(&*long)))
-        .change("nested", 1, value(plain(nested)))
-        .change("none", 1, value(plain(7)))
-        .change("short", 1, value(plain("Word")))
+        .payload("long", 1, plain(&*format!("{} word", "x".repeat(2_000))))
+        .payload("nested", 1, plain(Map::from_iter([("word".to_owned(), nested)])))
+        .payload("none", 1, plain(7))
+        .payload("short", 1, plain("Word"))
         .by(0)
         .items("files", 1, vec![entry(5, "word.txt", "abc"), entry(900, "b.txt", "words")])
         .items("plain", 1, vec![put_payload(0, plain("one word")), put_payload(1, plain(1))])
-        .change("trigger:of:x", 1, value(plain("word")))
-        .change("__start__", 1, value(plain("word")));
-    place.add_at(Some(1), draft);
-    let hits = page(backend, &SearchQuery::new("word")).hits;
+        .payload("trigger:of:x", 1, plain("word"))
+        .payload("__start__", 1, plain("word"));
+    place.add(draft);
     let line = |hit: &SearchHit| {
         let (key, node) = (hit.key.as_deref().unwrap_or("-"), hit.node.as_deref().unwrap_or("-"));
         format!("{} {} {key} {node} {} {}", hit.channel, hit.position, hit.on_head, hit.snippet.marked("[", "]").len())
     };
-    let found: Vec<String> = hits.iter().map(line).collect();
     let expected = [
         "short 0 - write true 6",
         "plain 0 - - true 10",
@@ -204,153 +206,101 @@ pub(super) fn channels(backend: &dyn Log) {
         "files 0 b.txt - true 13",
         "files 0 word.txt - true 14",
     ];
-    assert_eq!(found, expected);
-    assert_eq!(shown(backend, SearchQuery::new("word").channel("short")), ["channels/ short 0 [Word]"]);
-    assert_eq!(shown(backend, SearchQuery::new("word").channel("__start__")), [""; 0], "it triggers nodes");
-    assert_eq!(shown(backend, SearchQuery::new("word").role("ai")), [""; 0], "a value has no type");
+    assert_eq!(page(backend, &word()).hits.iter().map(line).collect::<Vec<_>>(), expected);
+    backend.finds([
+        (word().channel("short"), &["channels/ short 0 [Word]"][..]),
+        // It triggers nodes, and a value has no type.
+        (word().channel("__start__"), &[]),
+        (word().role("ai"), &[]),
+    ]);
     // A value, and an entry, that are replaced.
-    let draft = on(3, 2).change("short", 2, value(plain("other"))).items("files", 2, vec![entry(5, "word.txt", "new")]);
-    place.add_at(Some(2), draft);
-    let found = shown(backend, SearchQuery::new("word").on_head());
-    assert_eq!(found.iter().filter(|line| line.contains("short")).count(), 0);
-    assert_eq!(found.first().map(String::as_str), Some("channels/ files 0 [word].txt\nnew"));
-    assert_eq!((found.len(), shown(backend, SearchQuery::new("word")).len()), (5, 7));
+    place.add(on(3, 2).payload("short", 2, plain("other")).items("files", 2, vec![entry(5, "word.txt", "new")]));
+    let found = shown(backend, word().on_head());
+    assert!(found[0] == "channels/ files 0 [word].txt\nnew" && found.iter().all(|line| !line.contains("short")));
+    assert_eq!((found.len(), shown(backend, word()).len()), (5, 7));
 }
 
 pub(super) fn parts(backend: &dyn Log) {
-    let place = root_of(backend, "parts");
+    let [place, fork] = roots(backend, ["parts", "fork"]);
     let part = |n: u64, text: &str| put_payload(TEXT_POSITION_MIN + n, plain(text));
-    let texts = ["The Gast", "ho", "", "f zum ", "Bären in", "Bern Gasthof"];
-    for (n, text) in (0..).zip(texts) {
-        let (draft, head) = match n {
-            0 => (begin(1), None),
-            n => (on(n + 1, n), Some(n)),
-        };
-        place.add_at(head, draft.items("draft", n + 1, vec![part(n, text)]));
+    for (n, text) in (0..).zip(["The Gast", "ho", "", "f zum ", "Bären in", "Bern Gasthof"]) {
+        place.add(next(n + 1).items("draft", n + 1, vec![part(n, text)]));
     }
-    let find = |words: &str| shown(backend, SearchQuery::new(words));
-    assert_eq!(
-        find("gasthof"),
-        ["parts/ draft 5 inBern [Gasthof]", "parts/ draft 3 [Gasthof] zum "],
-        "a word across parts is found where it ends"
-    );
-    assert_eq!(
-        find("gast"),
-        ["parts/ draft 5 inBern [Gast]hof", "parts/ draft 0 The [Gast]"],
-        "and a whole word where it is"
-    );
-    assert_eq!(find("inbern"), ["parts/ draft 5 [inBern] Gasthof"]);
-    assert_eq!(find("zum gasthof"), ["parts/ draft 3 [Gasthof] [zum] "]);
-    assert_eq!(find("the gasthof"), [""; 0], "another part holds a word");
-    assert_eq!(find("hof"), ["parts/ draft 5 inBern Gast[hof]", "parts/ draft 3 Gast[hof] zum "]);
+    let whole = "parts/ draft 5 inBern [Gasthof]";
+    backend.finds([
+        // A word across parts is found where it ends, and a whole word where it is.
+        (query("gasthof"), &[whole, "parts/ draft 3 [Gasthof] zum "][..]),
+        (query("gast"), &["parts/ draft 5 inBern [Gast]hof", "parts/ draft 0 The [Gast]"]),
+        (query("inbern"), &["parts/ draft 5 [inBern] Gasthof"]),
+        (query("zum gasthof"), &["parts/ draft 3 [Gasthof] [zum] "]),
+        // Another part holds a word.
+        (query("the gasthof"), &[]),
+        (query("hof"), &["parts/ draft 5 inBern Gast[hof]", "parts/ draft 3 Gast[hof] zum "]),
+    ]);
     // Several parts at once, after the text was replaced, and on another branch.
-    let draft = on(7, 6).items(
-        "draft",
-        7,
-        vec![delete_range(TEXT_POSITION_MIN, TEXT_POSITION_MIN + 6), part(6, "ab"), part(7, "cd")],
-    );
-    place.add_at(Some(6), draft);
-    assert_eq!(find("abcd"), ["parts/ draft 7 [abcd]"]);
-    assert_eq!(find("gasthofab"), [""; 0], "the part before is deleted");
-    place.add_at(Some(7), on(8, 6).items("draft", 7, vec![part(6, "xy")]));
+    let all = delete_range(TEXT_POSITION_MIN, TEXT_POSITION_MIN + 6);
+    place.add(on(7, 6).items("draft", 7, vec![all, part(6, "ab"), part(7, "cd")]));
+    backend.finds([(query("abcd"), &["parts/ draft 7 [abcd]"][..]), (query("gasthofab"), &[])]);
+    place.add(on(8, 6).items("draft", 7, vec![part(6, "xy")]));
     place.add(on(9, 8).items("draft", 8, vec![part(7, "z")]));
-    assert_eq!(
-        (find("hofxy").len(), find("xyz")),
-        (0, vec!["parts/ draft 7 [xyz]".to_owned()]),
-        "a branch is read alone"
-    );
+    // A branch is read alone.
+    backend.finds([(query("hofxy"), &[][..]), (query("xyz"), &["parts/ draft 7 [xyz]"])]);
     // A thread and its fork are erased together: the parts of the one are read for the entries of the other.
-    let fork = root_of(backend, "fork");
     fork.add(fork_of(1, place.point(9)).items("draft", 9, vec![part(8, "end")]));
     fork.add(on(2, 1).items("draft", 10, vec![part(9, "ing")]));
-    assert_eq!(find("ending"), ["fork/ draft 9 [ending]"]);
-    let erasure = backend.delete_threads(&[place.thread.clone(), fork.thread.clone()]).expect("deletes");
+    backend.finds([(query("ending"), &["fork/ draft 9 [ending]"][..])]);
+    delete(backend, &[&place, &fork]);
     _ = backend.reclaim().expect("reclaims");
-    assert_eq!(find("gasthof"), [""; 0], "{erasure:?}");
+    backend.finds([(query("gasthof"), &[][..])]);
 }
 
 pub(super) fn deleted(backend: &dyn Log) {
-    let (gone, stays) = (root_of(backend, "gone"), root_of(backend, "stays"));
+    let [gone, stays] = roots(backend, ["gone", "stays"]);
     for n in 1..=50 {
         say(&gone, n, n, &format!("word {n}"));
         say(&stays, 100 + n, n, &format!("word {n}"));
     }
-    let word = || SearchQuery::new("word").limit(1_000);
-    assert_eq!(page(backend, &word()).hits.len(), 100);
-    _ = backend.delete_threads(std::slice::from_ref(&gone.thread)).expect("deletes");
-    let hits = page(backend, &word()).hits;
-    assert!(hits.len() == 50 && hits.iter().all(|hit| hit.point.thread == stays.thread));
+    let all = || page(backend, &word().limit(1_000)).hits;
+    assert_eq!(all().len(), 100);
+    gone.delete();
+    assert!(all().len() == 50 && all().iter().all(|hit| hit.point.thread == stays.thread));
     _ = backend.reclaim().expect("reclaims");
     say(&gone, 201, 0, "a new word");
-    assert_eq!(page(backend, &word()).hits.len(), 51, "the id is used again");
-    assert_eq!(shown(backend, word().thread("gone")), ["gone/ list 0 a new [word]"]);
+    assert_eq!(all().len(), 51, "the id is used again");
+    backend.finds([(word().thread("gone"), &["gone/ list 0 a new [word]"][..])]);
 }
 
 pub(super) fn hostile(backend: &dyn Log) {
     let place = root_of(backend, "hostile");
-    let texts = [
-        "\"quoted\" OR 'x'",
-        "a* NEAR(b) NOT c",
-        "nul \0 nul",
-        "$1 [x] {y} ^z -w",
-        "שלום \u{202e}abc",
-        "東京のホテル",
-        "İstanbul ẞ",
-        "e\u{301}",
-        "",
-        "%_\\",
+    // Each text with the searches that find it alone.
+    let texts: [(&str, &[&str]); 10] = [
+        ("\"quoted\" OR 'x'", &["\"quoted\"", "\"", "OR 'x'"]),
+        ("a* NEAR(b) NOT c", &["a* NEAR(b)", "NOT"]),
+        ("nul \0 nul", &["nul \0", "\0"]),
+        ("$1 [x] {y} ^z -w", &["$1 [x] {y} ^z -w"]),
+        ("שלום \u{202e}abc", &["שלום", "\u{202e}"]),
+        ("東京のホテル", &["東京", "テ"]),
+        ("İstanbul ẞ", &["i\u{307}stanbul ß"]),
+        ("e\u{301}", &[]),
+        ("", &[]),
+        ("%_\\", &["%", "_\\"]),
     ];
-    for (n, text) in (1..).zip(texts) {
-        say(&place, n, n, text);
+    (1..).zip(texts).for_each(|(n, (text, _))| say(&place, n, n, text));
+    let found = |text: &str| page(backend, &query(text)).hits.iter().map(|hit| hit.position).collect::<Vec<_>>();
+    for (n, (_, searches)) in (1..).zip(texts) {
+        searches.iter().for_each(|text| assert_eq!(found(text), [n], "{text:?}"));
     }
-    let found =
-        |text: &str| page(backend, &SearchQuery::new(text)).hits.iter().map(|hit| hit.position).collect::<Vec<_>>();
-    let expected: [(&str, &[u64]); 16] = [
-        ("\"quoted\"", &[1]),
-        ("\"", &[1]),
-        ("OR 'x'", &[1]),
-        ("a* NEAR(b)", &[2]),
-        ("NOT", &[2]),
-        ("nul \0", &[3]),
-        ("\0", &[3]),
-        ("$1 [x] {y} ^z -w", &[4]),
-        ("grams:x", &[]),
-        ("שלום", &[5]),
-        ("\u{202e}", &[5]),
-        ("東京", &[6]),
-        ("テ", &[6]),
-        ("i\u{307}stanbul ß", &[7]),
-        ("%", &[10]),
-        ("_\\", &[10]),
-    ];
-    for (text, positions) in expected {
-        assert_eq!(found(text), positions, "{text:?}");
-    }
-    let refused = |query: SearchQuery| match backend.search(&query) {
-        Err(StoreError::Invalid { field, .. }) => field,
-        other => panic!("{query:?} was not refused: {other:?}"),
-    };
-    for text in [String::new(), " \t".into(), "x".repeat(1_025), "é".repeat(64 << 10)] {
-        assert_eq!(refused(SearchQuery::new(text)), "text of a search");
-    }
-    assert_eq!(refused(SearchQuery::new("x").limit(0)), "limit of a search");
-    assert_eq!(refused(SearchQuery::new("x").limit(1_001)), "limit of a search");
-    assert_eq!(refused(SearchQuery::new("x").role("r".repeat(64 << 10))), "role of a search");
-    assert_eq!(refused(SearchQuery::new("x").node("n".repeat(257))), "node of a search");
-    assert_eq!(refused(SearchQuery::new("x").channel("c".repeat(257))), "channel of a search");
-    for thread in [String::new(), "a\0b".into(), "t".repeat(64 << 10)] {
-        let outcome = backend.search(&SearchQuery::new("x").thread(&thread));
-        assert!(matches!(outcome, Err(StoreError::Id(_))), "{outcome:?}");
-    }
+    assert_eq!(found("grams:x"), [0; 0]);
+    assert_eq!(refusal(backend.search(&query(" \t"))), "text of a search");
 }
 
 pub(super) fn long_texts(backend: &dyn Log) {
     let place = root_of(backend, "long");
     say(&place, 1, 0, &format!("{}word {}late", "é ".repeat(1_000), "z".repeat(64 << 10)));
     say(&place, 2, 1, &"日本".repeat(40_000));
-    let hits = page(backend, &SearchQuery::new("word")).hits;
-    assert!(hits[0].snippet.more_before && hits[0].snippet.more_after);
-    assert_eq!(&hits[0].snippet.text[hits[0].snippet.matches[0].clone()], "word");
-    assert_eq!(shown(backend, SearchQuery::new("late")), [""; 0], "the first 64 KiB are searched");
-    assert_eq!(page(backend, &SearchQuery::new("日本日本")).hits[0].position, 1);
+    let snippet = page(backend, &word()).hits.remove(0).snippet;
+    assert!(snippet.more_before && snippet.more_after);
+    assert_eq!(&snippet.text[snippet.matches[0].clone()], "word");
+    assert_eq!(shown(backend, query("late")), [""; 0], "the first 64 KiB are searched");
+    assert_eq!(page(backend, &query("日本日本")).hits[0].position, 1);
 }

@@ -1,70 +1,47 @@
 //! Listings of threads by their facts and their status.
 
 use super::build::*;
-use super::operations::{moves, operate};
+use super::operations::{fact, moves, operate};
 use crate::store::counts::ThreadCounts;
 use crate::store::mark::WriteMark;
 use crate::store::status::StatusKind;
-use crate::store::threads::{ThreadCursor, ThreadQuery};
+use crate::store::threads::{ThreadInfo, ThreadQuery};
 
 /// More checkpoints than a table of threads lags behind.
 const MANY: u64 = 300;
 
+fn list(backend: &dyn Log, query: &ThreadQuery) -> Vec<ThreadInfo> {
+    backend.list_threads(query).expect("threads are listed")
+}
+
 fn listed(backend: &dyn Log, query: &ThreadQuery) -> Vec<String> {
-    let found = backend.list_threads(query).expect("threads are listed");
-    found.into_iter().map(|info| info.id().to_string()).collect()
+    list(backend, query).into_iter().map(|info| info.id().to_string()).collect()
 }
 
 /// Returns the threads of a query, page by page.
 fn paged(backend: &dyn Log, query: &ThreadQuery) -> Vec<String> {
     let (mut query, mut found) = (query.clone().limit(3), Vec::new());
     loop {
-        let page = backend.list_threads(&query).expect("threads are listed");
+        let page = list(backend, &query);
         let Some(last) = page.last() else { return found };
         query = query.after(last);
         found.extend(page.iter().map(|info| info.id().to_string()));
     }
 }
 
-fn fact(place: &CasePlace<'_>, name: &str, after: &str) -> OperationChange {
-    let field = OperationField::Fact(name.into());
-    OperationChange::new(
-        place.thread.clone(),
-        place.namespace.clone(),
-        field,
-        None,
-        Some(OperationValue::Text(after.into())),
-    )
-}
-
-/// Writes a marked special write of a task of checkpoint `n`, on its own.
-fn marked(backend: &dyn Log, place: &CasePlace<'_>, n: u64, index: i32, mark: WriteMark) {
-    let write = write(index, "special", "a value").with_mark(Some(mark));
-    commit(backend, &place.pending(n, writes(n, task(1), "p", vec![write])));
-}
-
-/// Lets a task sleep at checkpoint 1.
-fn sleeps(backend: &dyn Log, place: &CasePlace<'_>, wake_at: i64) {
-    let wake_at = Timestamp::from_micros(wake_at);
-    let write = write(-3, "special", "a value").with_mark(Some(WriteMark::WakesAt(wake_at)));
-    let timer = NewTimer::new(id(1), task(1), Some(wake_at));
-    commit(backend, &Batch { timers: vec![timer], ..place.pending(1, writes(1, task(1), "p", vec![write])) });
+fn info(place: &CasePlace<'_>) -> ThreadInfo {
+    place.backend.thread_info(&place.thread).expect("a thread is read").expect("the thread exists")
 }
 
 /// Adds a thread with many checkpoints, so that a table of threads follows those before.
 fn follow(backend: &dyn Log) {
     let busy = root_of(backend, "busy");
-    let head = busy.head().map_or(0, |_| MANY);
-    let drafts = (head + 1..=head + MANY).map(|n| match n {
-        1 => begin(1),
-        _ => on(n, n - 1),
-    });
-    let batch = busy.batch((head > 0).then_some(head), drafts);
-    commit(backend, &batch);
+    let head = busy.head().unwrap_or(0);
+    busy.add_chain(head + 1..=head + MANY);
 }
 
 pub(super) fn by_activity(backend: &dyn Log) {
-    let places = ["c", "a", "b", "d"].map(|name| root_of(backend, name));
+    let places = roots(backend, ["c", "a", "b", "d"]);
     for place in &places {
         place.add(begin(1));
         place.inside("sub").add(begin(2));
@@ -75,91 +52,89 @@ pub(super) fn by_activity(backend: &dyn Log) {
     let listed = |after: Option<&str>, limit: usize| {
         let mut query = ThreadQuery::new().limit(limit);
         query.after = after.map(|after| after.parse().expect("a cursor is parsed"));
-        let found = backend.list_threads(&query).expect("threads are listed");
-        found.into_iter().map(|info| (info.id().to_string(), info.cursor().to_string())).collect::<Vec<_>>()
+        let found = list(backend, &query).into_iter();
+        found.map(|info| (info.id().to_string(), info.cursor().to_string())).collect::<Vec<_>>()
     };
     let all = listed(None, 9);
     assert_eq!(all.iter().map(|(thread, _)| &**thread).collect::<Vec<_>>(), ["c", "a", "d", "b"]);
     assert_eq!([listed(None, 2), listed(Some(&all[1].1), 9)].concat(), all, "pages");
     assert!(listed(Some(&all[3].1), 9).is_empty() && listed(None, 0).is_empty());
-    for damaged in ["", "7", "7.0", "x.0.a", "7.x.a", "7.0."] {
-        let refused = damaged.parse::<ThreadCursor>();
-        assert!(matches!(refused, Err(StoreError::Invalid { field: "cursor", .. })), "{damaged:?}: {refused:?}");
-    }
-    let newest = backend.list_threads(&ThreadQuery::new().limit(1)).expect("threads are listed").remove(0);
-    assert_eq!((newest.head(), newest.updated_at()), (id(1), moment(3)), "the head, and the last activity");
-    _ = backend.delete_threads(std::slice::from_ref(&places[0].thread)).expect("a thread is deleted");
+    let newest = list(backend, &ThreadQuery::new().limit(1)).remove(0);
+    assert_eq!((number(newest.head()), newest.updated_at()), (1, moment(3)), "the head, and the last activity");
+    places[0].delete();
     assert_eq!(listed(None, 9), all[1..]);
 }
 
 /// The status and the facts of threads change without a checkpoint, before and after a table of threads follows them.
 pub(super) fn by_status(backend: &dyn Log) {
-    let names = ["ends", "runs", "asks", "fails", "sleeps", "stops", "stated"];
-    let places = names.map(|name| root_of(backend, name));
+    let places = roots(backend, ["ends", "runs", "asks", "fails", "sleeps", "stops", "stated"]);
+    let [ends, _, asks, fails, sleeps, stops, stated] = &places;
     for place in &places {
-        let draft = begin(1);
-        let tasks = !["ends", "stops", "stated"].contains(&place.thread.as_str());
-        let mut draft = if tasks { draft.tasks(&["node"]) } else { draft };
-        if place.thread.as_str() == "stops" {
-            draft.0.metadata = Some(r#"{"cancelled":"too late","graph":"book"}"#.into());
-        }
-        place.add_at(None, draft);
+        let draft = match place.thread.as_str() {
+            "ends" | "stated" => begin(1),
+            "stops" => begin(1).metadata(r#"{"cancelled":"too late","graph":"book"}"#),
+            _ => begin(1).tasks(&["node"]),
+        };
+        place.add(draft);
     }
     follow(backend);
-    let status = |name: &str| {
-        let thread = ThreadId::new(name).expect("a name of a thread");
-        backend.thread_info(&thread).expect("a thread is read").expect("the thread exists").status()
+    let by = |status: StatusKind, expected: &[&str]| {
+        assert_eq!(listed(backend, &ThreadQuery::new().status(status)), expected, "{status:?}");
+        let one = |id: &&&str| info(&root_of(backend, id)).status() == status;
+        assert_eq!(expected.iter().filter(one).count(), expected.len(), "a listing shows a status as the thread");
     };
-    let by = |status: StatusKind| listed(backend, &ThreadQuery::new().status(status));
-    assert_eq!(by(StatusKind::Running), ["sleeps", "fails", "asks", "runs"]);
-    marked(backend, &places[2], 1, -3, WriteMark::Waits);
-    marked(backend, &places[3], 1, -1, WriteMark::Failed);
-    sleeps(backend, &places[4], 7);
-    assert_eq!(status("asks"), StatusKind::Interrupted);
-    assert_eq!(by(StatusKind::Interrupted), ["asks"]);
-    assert_eq!(status("fails"), StatusKind::Failed);
-    assert_eq!(by(StatusKind::Failed), ["fails"]);
+    let query = |query: ThreadQuery, expected: &[&str]| assert_eq!(listed(backend, &query), expected);
+    let mark = |place: &CasePlace<'_>, index, mark| {
+        place.write(1, 1, vec![write(index, "special", "a value").with_mark(Some(mark))]);
+    };
+    by(StatusKind::Running, &["sleeps", "fails", "asks", "runs"]);
+    mark(asks, -3, WriteMark::Waits);
+    mark(fails, -1, WriteMark::Failed);
+    let wake_at = Timestamp::from_micros(7);
+    let sleep = write(-3, "special", "a value").with_mark(Some(WriteMark::WakesAt(wake_at)));
+    let timers = vec![NewTimer::new(id(1), task(1), Some(wake_at))];
+    commit(backend, &Batch { timers, ..sleeps.pending(1, writes(1, 1, vec![sleep])) });
+    by(StatusKind::Interrupted, &["asks"]);
+    by(StatusKind::Failed, &["fails"]);
     // A run is given up with the error of its task, and another error takes its place.
-    marked(backend, &places[3], 1, -1, WriteMark::GivenUp);
-    assert_eq!(status("fails"), StatusKind::GivenUp);
-    assert_eq!(by(StatusKind::GivenUp), ["fails"]);
-    assert_eq!(by(StatusKind::Failed), Vec::<String>::new());
-    marked(backend, &places[3], 1, -1, WriteMark::Failed);
-    assert_eq!(status("fails"), StatusKind::Failed);
-    assert_eq!(by(StatusKind::Failed), ["fails"]);
-    assert_eq!(status("sleeps"), StatusKind::Sleeping);
-    assert_eq!(by(StatusKind::Sleeping), ["sleeps"]);
-    assert_eq!(status("stops"), StatusKind::Cancelled);
-    assert_eq!(by(StatusKind::Cancelled), ["stops"]);
-    assert_eq!(by(StatusKind::Running), ["runs"]);
-    assert_eq!(listed(backend, &ThreadQuery::new().graph("book")), ["stops"]);
-    operate(backend, 400, vec![fact(&places[6], "project", "home"), fact(&places[6], "labels", r#"["a","ü"]"#)]);
-    operate(backend, 401, vec![fact(&places[0], "archived", "true"), fact(&places[0], "pinned", "true")]);
-    assert_eq!(listed(backend, &ThreadQuery::new().project("home").label("ü")), ["stated"]);
-    assert_eq!(listed(backend, &ThreadQuery::new().archived(true).pinned(true)), ["ends"]);
-    assert_eq!(by(StatusKind::Done), ["busy", "stated"], "archived threads are passed over");
+    mark(fails, -1, WriteMark::GivenUp);
+    by(StatusKind::GivenUp, &["fails"]);
+    by(StatusKind::Failed, &[]);
+    mark(fails, -1, WriteMark::Failed);
+    by(StatusKind::Failed, &["fails"]);
+    by(StatusKind::Sleeping, &["sleeps"]);
+    by(StatusKind::Cancelled, &["stops"]);
+    by(StatusKind::Running, &["runs"]);
+    query(ThreadQuery::new().graph("book"), &["stops"]);
+    let set = |n, place, facts: [(&str, &str); 2]| {
+        operate(backend, n, facts.iter().map(|(name, text)| fact(place, name, None, Some(text))).collect());
+    };
+    set(400, stated, [("project", "home"), ("labels", r#"["a","ü"]"#)]);
+    set(401, ends, [("archived", "true"), ("pinned", "true")]);
+    query(ThreadQuery::new().project("home").label("ü"), &["stated"]);
+    query(ThreadQuery::new().archived(true).pinned(true), &["ends"]);
+    by(StatusKind::Done, &["busy", "stated"]);
     // The interrupt is answered by a superstep, and the head moves back to it.
-    places[2].add(on(2, 1));
-    assert_eq!(by(StatusKind::Interrupted), Vec::<String>::new());
-    assert_eq!(listed(backend, &ThreadQuery::new().limit(1)), ["asks"], "the newest activity");
+    asks.add(on(2, 1));
+    by(StatusKind::Interrupted, &[]);
+    query(ThreadQuery::new().limit(1), &["asks"]);
     follow(backend);
-    operate(backend, 402, vec![moves(&places[2], Some(2), Some(1))]);
-    assert_eq!(by(StatusKind::Interrupted), ["asks"]);
-    assert_eq!(listed(backend, &ThreadQuery::new().limit(2)), ["busy", "asks"], "a move of a head is not an activity");
+    operate(backend, 402, vec![moves(asks, Some(2), Some(1))]);
+    by(StatusKind::Interrupted, &["asks"]);
+    // A move of a head is not an activity.
+    query(ThreadQuery::new().limit(2), &["busy", "asks"]);
     backend.rebuild_threads().expect("the table is made anew");
-    assert_eq!(by(StatusKind::Interrupted), ["asks"]);
-    assert_eq!(listed(backend, &ThreadQuery::new().project("home")), ["stated"]);
+    by(StatusKind::Interrupted, &["asks"]);
+    query(ThreadQuery::new().project("home"), &["stated"]);
     // An error, an interrupt and a sleep that are cleared leave their tasks due.
-    for (place, index) in [(2, -3), (3, -1), (4, -3)] {
-        let clear = NewWrite::new(index, "special", WriteValue::Null);
-        commit(backend, &places[place].pending(1, writes(1, task(1), "p", vec![clear])));
+    for (place, index) in [(asks, -3), (fails, -1), (sleeps, -3)] {
+        place.write(1, 1, vec![NewWrite::new(index, "special", WriteValue::Null)]);
+        assert_eq!(info(place).status(), StatusKind::Running, "{}", place.thread);
     }
-    for name in ["asks", "fails", "sleeps"] {
-        assert_eq!(status(name), StatusKind::Running, "{name}");
-    }
-    let mut running = by(StatusKind::Running);
+    let mut running = listed(backend, &ThreadQuery::new().status(StatusKind::Running));
     running.sort_unstable();
     assert_eq!(running, ["asks", "fails", "runs", "sleeps"]);
+    assert_eq!(info(stops).status(), StatusKind::Cancelled);
 }
 
 pub(super) fn pages(backend: &dyn Log) {
@@ -167,108 +142,92 @@ pub(super) fn pages(backend: &dyn Log) {
     for (n, place) in (0..).zip(&places) {
         place.add(begin(1));
         if n % 10 == 0 {
-            operate(backend, 10 + n, vec![fact(place, "project", "p")]);
+            operate(backend, 10 + n, vec![fact(place, "project", None, Some("p"))]);
         }
     }
     places[20].add(on(2, 1));
-    let all = ThreadQuery::new().limit(1_000);
-    let expected: Vec<String> = (0..MANY).rev().filter(|n| *n != 20).map(|n| format!("t{n:03}")).collect();
-    let expected = [vec!["t020".to_owned()], expected].concat();
-    assert_eq!(listed(backend, &all), expected);
+    let names = || (0..MANY).map(|n| format!("t{n:03}"));
+    let rest = names().rev().filter(|name| name != "t020");
+    let expected: Vec<String> = std::iter::once("t020".to_owned()).chain(rest).collect();
+    assert_eq!(listed(backend, &ThreadQuery::new().limit(1_000)), expected);
     assert_eq!(paged(backend, &ThreadQuery::new()), expected, "page by page");
-    let sorted: Vec<String> = (0..MANY).map(|n| format!("t{n:03}")).collect();
-    assert_eq!(paged(backend, &ThreadQuery::new().by_id()), sorted);
+    assert_eq!(paged(backend, &ThreadQuery::new().by_id()), names().collect::<Vec<_>>());
     let project = ThreadQuery::new().project("p");
     let of_project: Vec<String> = expected.iter().filter(|id| id.ends_with('0')).cloned().collect();
     assert_eq!(paged(backend, &project), of_project);
     assert_eq!(paged(backend, &project.clone().by_id()).len(), of_project.len());
     assert_eq!(listed(backend, &project.clone().since(moment(2))), ["t020"]);
-    _ = backend.delete_threads(&[places[20].thread.clone(), places[30].thread.clone()]).expect("threads are deleted");
+    delete(backend, &[&places[20], &places[30]]);
     assert_eq!(paged(backend, &project).len(), of_project.len() - 2);
     places[30].add(begin(1));
     assert_eq!(listed(backend, &ThreadQuery::new().limit(1)), ["t030"], "an id is used again");
     assert_eq!(paged(backend, &project).len(), of_project.len() - 2, "without the facts that it had");
 }
 
-/// Puts a message with tokens.
-fn said(position: u64, tokens: Option<(u32, u32)>) -> ItemChange {
-    let mut index = ItemIndex::default();
-    index.kind = Some("ai".into());
-    (index.input_tokens, index.output_tokens) = (tokens.map(|(read, _)| read), tokens.map(|(_, written)| written));
-    put_payload(position, bytes([0x80]).with_index(index))
-}
-
-fn counts(messages: u64, input_tokens: u64, output_tokens: u64, cost_nano_usd: u64) -> Option<ThreadCounts> {
-    Some(ThreadCounts { messages, input_tokens, output_tokens, cost_nano_usd })
-}
-
 /// Messages, tokens and costs are counted once, on all branches and in all namespaces, before and after a table of
 /// threads follows them, and without content that was pruned.
 pub(super) fn counted(backend: &dyn Log) {
-    let (place, inside) = (root_of(backend, "t"), root_of(backend, "t").inside("sub:1"));
+    let place = root_of(backend, "t");
+    let inside = place.inside("sub:1");
+    // Puts a message with tokens.
+    let said = |position: u64, tokens: Option<(u32, u32)>| {
+        let mut index = ItemIndex::default();
+        (index.input_tokens, index.output_tokens) = tokens.unzip();
+        index.kind = Some("ai".into());
+        put_payload(position, bytes([0x80]).with_index(index))
+    };
     let found = || {
-        let info = backend.thread_info(&place.thread).expect("a thread is read").expect("the thread exists");
-        let listed = backend.list_threads(&ThreadQuery::new()).expect("threads are listed");
+        let counts = info(&place).counts().copied();
+        let listed = list(backend, &ThreadQuery::new());
         let listed = listed.iter().find(|info| *info.id() == place.thread).expect("the thread is listed");
-        assert_eq!(listed.counts(), info.counts(), "a listing counts as the thread");
-        info.counts().copied()
+        assert_eq!(listed.counts(), counts.as_ref(), "a listing counts as the thread");
+        clean(backend);
+        counts.unwrap_or_default()
+    };
+    let counts = |messages, input_tokens, output_tokens, cost_nano_usd: u64, why: &str| {
+        assert_eq!(found(), ThreadCounts { messages, input_tokens, output_tokens, cost_nano_usd }, "{why}");
     };
     let first = begin(1).items("list", 1, vec![said(0, None), said(1, Some((10, 2)))]);
-    place.add_at(None, first.items("values", 1, vec![put(0, "x"), put(1, "y")]));
-    assert_eq!(found(), counts(2, 10, 2, 0), "values of other lists do not count as messages");
+    place.add(first.items("values", 1, vec![put(0, "x"), put(1, "y")]));
+    counts(2, 10, 2, 0, "values of other lists do not count as messages");
     place.add(on(2, 1).items("list", 2, vec![said(1, Some((11, 3))), said(2, None)]));
-    assert_eq!(found(), counts(3, 10, 2, 0), "an edit does not count again");
+    counts(3, 10, 2, 0, "an edit does not count again");
     place.add(on(3, 2).items("list", 3, vec![said(2, Some((5, 5)))]));
-    place.add_at(Some(3), on(4, 1).items("list", 4, vec![said(2, Some((7, 1)))]));
-    assert_eq!(found(), counts(3, 22, 8, 0), "an abandoned branch counts");
-    let mut stated = on(5, 4).items("list", 5, vec![said(3, Some((1_000, 1_000)))]);
-    stated.0.metadata = Some(r#"{"usage":{"input_tokens":100,"output_tokens":20,"cost_usd":0.1}}"#.into());
-    place.add_at(Some(4), stated);
-    assert_eq!(found(), counts(4, 122, 28, 100_000_000), "a statement counts in place of the messages");
-    let mut calls = begin(1).items("list", 1, vec![said(0, Some((9, 9)))]);
-    inside.add_at(None, calls);
-    calls = on(2, 1);
-    calls.0.metadata = Some(r#"{"usage":[{"output_tokens":1,"cost_usd":0.2},{"cost_usd":-1},7]}"#.into());
-    inside.add_at(Some(1), calls);
-    let before = counts(4, 122, 29, 300_000_000);
-    assert_eq!(found(), before, "the statements of a subgraph count");
+    place.add(on(4, 1).items("list", 4, vec![said(2, Some((7, 1)))]));
+    counts(3, 22, 8, 0, "an abandoned branch counts");
+    let stated = on(5, 4).items("list", 5, vec![said(3, Some((1_000, 1_000)))]);
+    place.add(stated.metadata(r#"{"usage":{"input_tokens":100,"output_tokens":20,"cost_usd":0.1}}"#));
+    counts(4, 122, 28, 100_000_000, "a statement counts in place of the messages");
+    inside.add(begin(1).items("list", 1, vec![said(0, Some((9, 9)))]));
+    inside.add(on(2, 1).metadata(r#"{"usage":[{"output_tokens":1,"cost_usd":0.2},{"cost_usd":-1},7]}"#));
+    counts(4, 122, 29, 300_000_000, "the statements of a subgraph count");
     follow(backend);
-    assert_eq!(found(), before);
-    clean(backend);
-    let mut last = on(3, 2);
-    last.0.metadata = Some(r#"{"usage":{"input_tokens":1}}"#.into());
-    inside.add_at(Some(2), last);
+    counts(4, 122, 29, 300_000_000, "a table follows");
+    inside.add(on(3, 2).metadata(r#"{"usage":{"input_tokens":1}}"#));
     place.add(on(6, 5).items("list", 6, vec![said(4, Some((1, 1)))]));
-    assert_eq!(found(), counts(5, 124, 30, 300_000_000), "checkpoints after the mark of a table");
-    clean(backend);
+    counts(5, 124, 30, 300_000_000, "checkpoints after the mark of a table");
     follow(backend);
     operate(backend, 500, vec![moves(&place, Some(6), Some(3))]);
-    assert_eq!(found(), counts(3, 124, 30, 300_000_000), "the head decides the messages alone");
-    clean(backend);
-    let branch = place.record(6).branch;
-    let pruned = backend.prune(&place.thread, &[PruneSpan::new(branch, 0, 9)]).expect("checkpoints are pruned");
-    assert_eq!(pruned.checkpoints, 2);
-    assert_eq!(found(), counts(3, 117, 29, 300_000_000), "a statement stays, and the tokens of pruned messages go");
-    clean(backend);
-    let other = place.record(2).branch;
-    assert_eq!(backend.prune(&place.thread, &[PruneSpan::new(other, 1, 1)]).expect("one is pruned").checkpoints, 1);
+    counts(3, 124, 30, 300_000_000, "the head decides the messages alone");
+    let prune = |n, first, last| {
+        let spans = [PruneSpan::new(place.record(n).branch, first, last)];
+        backend.prune(&place.thread, &spans).expect("checkpoints are pruned").checkpoints
+    };
+    assert_eq!(prune(6, 0, 9), 2);
+    counts(3, 117, 29, 300_000_000, "a statement stays, and the tokens of pruned messages go");
+    assert_eq!(prune(2, 1, 1), 1);
     let after = found();
-    clean(backend);
     backend.rebuild_threads().expect("the table is made anew");
     assert_eq!(found(), after);
-    clean(backend);
     follow(backend);
     place.add(on(7, 3).items("list", 7, vec![said(5, Some((1, 0)))]));
-    let more = after.map(|counts| ThreadCounts { messages: 4, input_tokens: counts.input_tokens + 1, ..counts });
-    assert_eq!(found(), more);
+    assert_eq!(found(), ThreadCounts { messages: 4, input_tokens: after.input_tokens + 1, ..after });
 }
 
 pub(super) fn queue(backend: &dyn Log) {
     let query = ThreadQuery::new().queue("work");
     let enqueue = |name: &str, n: u64, metadata: &str, tasks: &[&str]| {
-        let mut batch = root_of(backend, name).batch(None, [begin(n).tasks(tasks)]);
-        batch.checkpoints[0].metadata = Some(metadata.into());
-        commit(backend, &batch);
+        root_of(backend, name).add(begin(n).tasks(tasks).metadata(metadata));
     };
     let work = |priority: u8| format!(r#"{{"graph": "work", "priority": {priority}}}"#);
     for (n, name, priority) in [(1, "a", 0), (2, "b", 9), (3, "c", 0), (4, "d", 9), (5, "e", 5)] {
@@ -277,17 +236,19 @@ pub(super) fn queue(backend: &dyn Log) {
     enqueue("plain", 6, r#"{"graph": "work"}"#, &["x"]);
     enqueue("done", 7, &work(9), &[]);
     enqueue("other", 8, r#"{"graph": "other"}"#, &["x"]);
-    let expected = ["b", "d", "e", "a", "c", "plain"];
-    for _ in 0..2 {
+    let lists = |expected: [&str; 6]| {
         assert_eq!(listed(backend, &query), expected);
         assert_eq!(paged(backend, &query), expected);
+    };
+    for _ in 0..2 {
+        lists(["b", "d", "e", "a", "c", "plain"]);
         // The table of threads follows, and agrees with the log.
         follow(backend);
     }
-    marked(backend, &root_of(backend, "b"), 2, -1, WriteMark::Failed);
+    let failed = write(-1, "special", "a value").with_mark(Some(WriteMark::Failed));
+    root_of(backend, "b").write(2, 1, vec![failed]);
     enqueue("late", 20, &work(7), &["x"]);
-    let expected = ["d", "late", "e", "a", "c", "plain"];
-    assert_eq!(listed(backend, &query), expected, "one that failed waits for nothing");
-    assert_eq!(paged(backend, &query), expected);
+    // One that failed waits for nothing.
+    lists(["d", "late", "e", "a", "c", "plain"]);
     assert!(listed(backend, &ThreadQuery::new().queue("none")).is_empty());
 }

@@ -2,7 +2,8 @@
 
 use super::build::*;
 use crate::base::Codec;
-use crate::limits::{BLOB_BYTES_MIN, INLINE_BYTES_MAX, STEP_MAX};
+use crate::base::limits::{BATCH_CHECKPOINTS_MAX, ITEM_ID_BYTES_MAX, NAME_BYTES_MAX};
+use crate::limits::{BLOB_BYTES_MIN, INLINE_BYTES_MAX, METADATA_BYTES_MAX, STEP_MAX};
 
 /// Returns bytes that do not compress, and that differ from seed to seed.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
@@ -11,42 +12,34 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// Stores each payload as a value, as an item and as writes, and compares the read values.
-fn round_trip(backend: &dyn Log, place: &CasePlace<'_>, payloads: &[Payload]) {
-    let mut draft = begin(1).tasks(&["node"]);
-    for (n, payload) in payloads.iter().enumerate() {
-        // Only items and writes have an index.
-        let plain = without_index(payload);
-        draft = draft.change(&format!("v{n:03}"), 1, ChangeValue::Value(Data::New(plain)));
-    }
+fn round_trip(backend: &dyn Log, thread: &str, payloads: &[Payload]) {
+    let place = root_of(backend, thread);
+    // Only items and writes have an index.
+    let plain = |payload: &Payload| Payload::new(payload.data.clone()).with_codec(payload.codec);
+    let draft = payloads
+        .iter()
+        .enumerate()
+        .fold(begin(1).tasks(&["node"]), |draft, (n, payload)| draft.payload(&format!("v{n:03}"), 1, plain(payload)));
     let positions = (0..).zip(payloads).map(|(position, payload)| put_payload(position, payload.clone()));
-    place.add_at(None, draft.items("list", 1, positions.collect()));
-    let one = |(index, payload): (i32, &Payload)| {
-        let value = WriteValue::One(payload.clone());
-        NewWrite::new(index, "list", value)
-    };
-    let mut new: Vec<_> = (0..).zip(payloads).map(one).collect();
-    let last = i32::try_from(new.len()).unwrap_or(i32::MAX);
+    place.add(draft.items("list", 1, positions.collect()));
+    let one = |(index, payload): (i32, &Payload)| NewWrite::new(index, "list", WriteValue::One(payload.clone()));
+    let (mut new, last): (Vec<_>, _) = ((0..).zip(payloads).map(one).collect(), payloads.len() as i32);
     new.push(NewWrite::new(last, "list", WriteValue::Items(payloads.to_vec())));
-    commit(backend, &place.pending(1, writes(1, task(1), "p", new.clone())));
+    place.write(1, 1, new.clone());
     let taken = (0..).zip(payloads).map(|(part, _)| put_of(u64::from(part), task(1), last, part));
     place.add(on(2, 1).items("list", 2, taken.collect()));
     for (n, payload) in payloads.iter().enumerate() {
         let found = place.channel(2, &format!("v{n:03}")).map(|channel| channel.value);
-        let plain = without_index(payload);
-        assert!(found == Some(ChannelValue::Value(plain)), "value {n} of {} bytes differs", payload.len());
+        let is_same = found == Some(ChannelValue::Value(plain(payload)));
+        assert!(is_same, "value {n} of {} bytes differs", payload.len());
     }
     for at in [1, 2] {
-        let found: Vec<_> = items(backend, &place.point(at), "list", ItemRange::All);
-        let found: Vec<_> = found.into_iter().map(|(_, _, payload)| payload).collect();
+        let found: Vec<_> = place.items(at, "list", ItemRange::All).into_iter().map(|(.., payload)| payload).collect();
         let first = payloads.iter().zip(&found).position(|(a, b)| a != b);
         assert!(found == payloads, "items at checkpoint {at} differ, the first is {first:?}");
     }
-    let found: Vec<_> = place.writes(1).into_iter().map(|write| write.value).collect();
-    assert!(found == new.into_iter().map(|write| write.value).collect::<Vec<_>>(), "writes differ");
-}
-
-fn without_index(payload: &Payload) -> Payload {
-    Payload::new(payload.data.clone()).with_codec(payload.codec)
+    let found = place.writes(1).into_iter().map(|write| write.value);
+    assert!(found.eq(new.into_iter().map(|write| write.value)), "writes differ");
 }
 
 pub(super) fn sizes(backend: &dyn Log) {
@@ -55,83 +48,95 @@ pub(super) fn sizes(backend: &dyn Log) {
     let mut payloads: Vec<_> = (1..).zip(lens).map(|(seed, len)| bytes(noise(seed, len))).collect();
     payloads.push(bytes("naïve – 你好 – 🐝 – e\u{301} – \0 – end"));
     payloads.push(bytes([0xff, 0xfe, 0, 0x80]));
-    round_trip(backend, &root_of(backend, "sizes, 大小"), &payloads);
+    round_trip(backend, "sizes, 大小", &payloads);
+    // Foreign bytes are stored verbatim; the same bytes under another codec are another value.
+    let foreign = |payload: Payload, tag| payload.with_codec(Codec::Foreign(tag));
+    let payloads = [
+        foreign(bytes(""), 1),
+        foreign(bytes([0xc1, 0xc1]), 2),
+        foreign(bytes(noise(1, 3_000)), 255),
+        foreign(message("m", "text of a foreign message"), 7),
+        foreign(bytes(noise(1, 3_000)), 8),
+        bytes(noise(1, 3_000)),
+    ];
+    round_trip(backend, "foreign", &payloads);
 }
 
 pub(super) fn item_fields(backend: &dyn Log) {
-    let full = message("id-1", "what was said");
-    let with = |fill: fn(&mut ItemIndex)| {
+    let fills: [fn(&mut ItemIndex); 9] = [
+        |_| (),
+        |index| index.id = Some("only id".into()),
+        |index| index.kind = Some("tool".into()),
+        |index| index.name = Some("only name".into()),
+        |index| index.tool_calls = Some("[]".into()),
+        |index| index.text = Some("only text".into()),
+        |index| (index.id, index.text) = (Some("".into()), Some(String::new())),
+        |index| index.input_tokens = Some(1),
+        |index| index.output_tokens = Some(0),
+    ];
+    let mut payloads: Vec<Payload> = Vec::from(fills.map(|fill| {
         let mut index = ItemIndex::default();
         fill(&mut index);
         bytes("rest").with_index(index)
-    };
-    let mut without_rest = full.clone();
+    }));
+    let mut without_rest = message("id-1", "what was said");
     without_rest.data.clear();
-    let payloads = [
-        full,
-        with(|_| ()),
-        with(|index| index.id = Some("only id".into())),
-        with(|index| index.kind = Some("tool".into())),
-        with(|index| index.name = Some("only name".into())),
-        with(|index| index.tool_calls = Some("[]".into())),
-        with(|index| index.text = Some("only text".into())),
-        with(|index| (index.id, index.text) = (Some("".into()), Some(String::new()))),
-        with(|index| index.input_tokens = Some(1)),
-        with(|index| index.output_tokens = Some(0)),
-        message("long", &"long text, ünïcödé 🐝. ".repeat(5_000)),
-        without_rest,
-        bytes("no index"),
-    ];
-    round_trip(backend, &root_of(backend, "fields"), &payloads);
-}
-
-pub(super) fn foreign(backend: &dyn Log) {
-    let codec = |tag| Codec::Foreign(tag);
-    let payloads = [
-        bytes("").with_codec(codec(1)),
-        bytes([0xc1, 0xc1]).with_codec(codec(2)),
-        bytes(noise(1, 3_000)).with_codec(codec(255)),
-        message("m", "text of a foreign message").with_codec(codec(7)),
-        // The same bytes under another codec are another value.
-        bytes(noise(1, 3_000)).with_codec(codec(8)),
-        bytes(noise(1, 3_000)),
-    ];
-    round_trip(backend, &root_of(backend, "foreign"), &payloads);
+    payloads.extend([message("id-1", "what was said"), without_rest, bytes("no index")]);
+    payloads.push(message("long", &"long text, ünïcödé 🐝. ".repeat(5_000)));
+    round_trip(backend, "fields", &payloads);
 }
 
 pub(super) fn shared(backend: &dyn Log) {
-    let (a, b) = (root_of(backend, "shared a"), root_of(backend, "shared b"));
+    let places @ [a, b] = &roots(backend, ["shared a", "shared b"]);
     let large = noise(5, 10 << 10);
-    for place in [&a, &b] {
+    for place in places {
         let draft = begin(1).value("x", 1, &large).value("y", 1, &large);
-        place.add_at(None, draft.items("list", 1, vec![put(0, &large), put(1, &large)]));
+        place.add(draft.items("list", 1, vec![put(0, &large), put(1, &large)]));
     }
     a.add(on(2, 1).value("x", 2, "small").items("list", 2, vec![put(0, "small")]));
-    let value = |place: &CasePlace<'_>, n, channel| place.channel(n, channel).map(|channel| channel.value);
     let whole = Some(ChannelValue::Value(bytes(&large)));
-    assert!(value(&a, 2, "y") == whole && value(&b, 1, "x") == whole && value(&a, 1, "x") == whole);
-    let found = items(backend, &a.point(2), "list", ItemRange::All);
-    assert_eq!(found[0].2, bytes("small"));
-    assert!(found[1].2 == bytes(&large));
+    let is_whole = |place: &CasePlace<'_>, n, channel| place.channel(n, channel).map(|channel| channel.value) == whole;
+    assert!(is_whole(a, 2, "y") && is_whole(b, 1, "x") && is_whole(a, 1, "x") && !is_whole(a, 2, "x"));
+    let found = a.items(2, "list", ItemRange::All);
+    assert!(found[0].3 == bytes("small") && found[1].3 == bytes(&large));
 }
 
 pub(super) fn checkpoint_fields(backend: &dyn Log) {
-    use crate::store::record::Source;
     let place = root_of(backend, "checkpoint fields");
-    let sources = [Source::Input, Source::Loop, Source::Update, Source::Fork];
-    for (n, source) in (1..).zip(sources) {
+    let sources = [(Source::Input, -1), (Source::Loop, 0), (Source::Update, STEP_MAX), (Source::Fork, -STEP_MAX)];
+    for (n, (source, step)) in (1..).zip(sources) {
         let mut draft = next(n).in_full();
-        draft.0.source = source;
-        draft.0.step = [-1, 0, STEP_MAX, -STEP_MAX][usize::try_from(n).unwrap_or(1) - 1];
+        (draft.0.source, draft.0.step) = (source, step);
         let new = draft.0.clone();
-        place.add_at((n > 1).then(|| n - 1), draft);
+        place.add(draft);
         let record = place.record(n);
-        assert_eq!(record.point.checkpoint, id(n));
-        assert_eq!((record.step, record.source, record.created_at), (new.step, source, new.created_at));
-        assert_eq!((record.run, record.metadata), (new.run, new.metadata));
-        assert_eq!((record.tasks, record.parents), (new.tasks, new.parents));
-        let head = backend.head(&place.thread, &place.namespace).expect("reads the head");
-        assert_eq!(head, Some(place.record(n)));
-        assert_eq!(backend.state(&place.point(n)).expect("reads").checkpoint, place.record(n));
+        assert_eq!((record.step, record.source, record.created_at), (step, source, new.created_at));
+        assert_eq!((record.run, &record.metadata), (new.run, &new.metadata));
+        assert_eq!((&record.tasks, &record.parents), (&new.tasks, &new.parents));
+        assert_eq!(backend.head(&place.thread, &place.namespace).expect("reads the head").as_ref(), Some(&record));
+        assert_eq!(place.state(n).checkpoint, record);
     }
+}
+
+/// What stands at a limit is accepted, and what is past it is refused before anything is written.
+pub(super) fn at_the_limit(backend: &dyn Log) {
+    let place = root_of(backend, "limits");
+    place.add(begin(1).tasks(&["node"]));
+    let (name, top) = ("x".repeat(NAME_BYTES_MAX), i64::MAX.unsigned_abs());
+    let item = message(&"i".repeat(ITEM_ID_BYTES_MAX), "");
+    let mut draft = on(2, 1).value(&name, top, "").items("list", 1, vec![put_payload(top - 1, item)]);
+    draft = draft.seen(&name, &[(&name, top)]).metadata(format!("\"{}\"", "m".repeat(METADATA_BYTES_MAX - 2)));
+    draft.0.step = STEP_MAX;
+    place.add(draft);
+    let long = on(3, 2).items("list", 2, vec![put_payload(0, message(&"i".repeat(ITEM_ID_BYTES_MAX + 1), ""))]);
+    let unnamed = place.pending(2, writes(2, 1, vec![write(0, "", "")]));
+    backend.refuses([(place.batch(Some(2), [long]), "item id bytes"), (unnamed, "write.channel")]);
+    assert_eq!(place.channel(2, &name).map(|channel| channel.version), Some(top));
+    let found = place.items(2, "list", ItemRange::All);
+    assert_eq!((found.len(), found[0].0), (1, top - 1));
+    let record = place.record(2);
+    assert_eq!((record.step, record.metadata.map(|text| text.len())), (STEP_MAX, Some(METADATA_BYTES_MAX)));
+    let last = 2 + BATCH_CHECKPOINTS_MAX as u64;
+    place.add_chain(3..=last);
+    assert_eq!(place.record(last).ordinal, last - 1);
 }

@@ -199,10 +199,7 @@ fn a_lenient_import_leaves_out_what_it_cannot_read_and_says_which_lines() {
     let report = store.thread("lines").unwrap().import_messages(&options, lines.as_bytes()).unwrap();
     assert_eq!((report.messages, report.not_understood.count, report.left_out.count), (4, 1, 2));
     let first: Vec<_> = report.left_out.first.iter().map(|line| (line.line, line.reason.as_str())).collect();
-    assert_eq!(
-        first,
-        [(2, "column 16: expected no control character in a text"), (5, "column 1: expected a value")]
-    );
+    assert_eq!(first, [(2, "column 16: expected no control character in a text"), (5, "column 1: expected a value")]);
     let (exported, _) = export(&store, "lines", &ExportOptions::new());
     let ids: Vec<_> = exported.as_array().unwrap().iter().map(|item| item["data"]["id"].as_str()).collect();
     assert_eq!(ids, [Some("1"), Some("2"), None, Some("3")]);
