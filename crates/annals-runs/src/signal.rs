@@ -2,7 +2,8 @@
 //!
 //! The mailbox of a thread is a namespace of its own with a list channel for each name, so it is durable, encrypted,
 //! checked, copied and deleted as all state is, and can be filled before the thread has a run. A signal leaves it in
-//! the commit that stores it as the resume value of the task that receives it. *Absent:* waiting, which a task does.
+//! the commit that stores it as the resume value of the task that receives it; one for which a task waits never lies
+//! there, so a sender that is killed leaves no task waiting for what is stored. *Absent:* waiting, which a task does.
 //!
 //! Invariant: a signal is received once, and a resume value from outside is not overwritten: every commit that adds a
 //! signal or stores resume values names the head of the mailbox and moves it. The end of a receive whose timeout has
@@ -44,11 +45,46 @@ pub(crate) fn signal(thread: &Thread, name: &str, value: impl Into<Value>) -> Re
     if cancel_reason(thread)?.is_some() {
         return Err(StoreError::ThreadEnded { thread: thread.id().clone(), status: "cancelled" }.into());
     }
-    let sent = mailbox(thread)?.append(name, [NewItem::Value(value.into())])?;
-    // A task that waits is due from here on. Errors are dropped: the signal is stored, and is delivered with the next
+    let value = value.into();
+    if let Some(sent) = hand_over(thread, name, &value)? {
+        return Ok(sent);
+    }
+    let sent = mailbox(thread)?.append(name, [NewItem::Value(value)])?;
+    // For a task that began to wait meanwhile. Errors are dropped: the signal is stored, and is delivered with the next
     // one, by the next run, or by a worker that begins.
     _ = deliver_signals(thread);
     Ok(sent)
+}
+
+/// Stores a signal as the resume value of a task that waits for it. Returns the checkpoint of the mailbox that says so;
+/// `None` if no task waits, or if signals of the name are in the mailbox, which come first.
+fn hand_over(thread: &Thread, name: &str, value: &Value) -> Result<Option<CheckpointId>, StoreError> {
+    for _ in 0..UPDATE_ATTEMPTS_MAX {
+        let (mailbox, Some(waiting)) = waiting(thread)? else { return Ok(None) };
+        let now = thread.store().now();
+        let open = waiting.open();
+        let receive = open.iter().find(|interrupt| {
+            interrupt.signal.as_deref() == Some(name)
+                && !waiting.is_given(&interrupt.id)
+                && interrupt.wake_at.is_none_or(|wake_at| wake_at > now)
+        });
+        let Some(receive) = receive else { return Ok(None) };
+        let before = mailbox.as_ref().map_or_else(|| Ok(Vec::new()), waiting_signals)?;
+        if before.iter().any(|signal| signal.name == name) {
+            return Ok(None);
+        }
+        let value = signal_resume_value(value.clone());
+        let mut batch = waiting.resumed(thread, Map::from_iter([(receive.id.clone(), value)]))?;
+        let of_mailbox = without(thread, mailbox.as_ref(), &[])?;
+        let sent = of_mailbox.checkpoints.first().map(|checkpoint| checkpoint.id);
+        batch.then.push(of_mailbox);
+        match thread.store().commit(&batch) {
+            Ok(()) => return Ok(sent),
+            Err(StoreError::Conflict { .. } | StoreError::StaleId { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
 }
 
 pub(crate) fn signals(thread: &Thread) -> Result<Vec<WaitingSignal>, StoreError> {

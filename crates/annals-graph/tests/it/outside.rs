@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use annals::base::{Clock, SystemClock, Timestamp};
-use annals::store::{OpenOptions, StoreError};
+use annals::store::batch::Batch;
+use annals::store::log::{CommitHandle, Layer, Log};
+use annals::store::{MemoryBackend, OpenOptions, StoreError};
 use annals_graph::graph::{Entry, Entrypoint};
 use annals_graph::prelude::*;
 use annals_graph::runs::ThreadStatus;
@@ -122,6 +124,47 @@ fn a_worker_continues_a_thread_as_soon_as_its_signal_comes() {
         store.signal("a", "x", 8).unwrap();
         until("it ends", || ThreadStatus::of(&thread.info().unwrap()) == ThreadStatus::Done);
     });
+    assert_eq!(received(&graph, &thread), Some(vec![Some(7), Some(8)]));
+}
+
+/// Counts the commits of a log in memory.
+#[derive(Debug)]
+struct CountedCommits(MemoryBackend, AtomicUsize);
+
+impl Layer for CountedCommits {
+    fn below(&self) -> &dyn Log {
+        &self.0
+    }
+
+    fn submit(&self, batch: Batch) -> CommitHandle {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.submit(batch)
+    }
+
+    fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.commit(batch)
+    }
+}
+
+#[test]
+fn a_signal_is_one_commit_with_the_task_that_waits_for_it() {
+    let counted = Arc::new(CountedCommits(MemoryBackend::new(), AtomicUsize::new(0)));
+    let store = Store::with_backend(Arc::clone(&counted) as Arc<dyn Log>, OpenOptions::new());
+    let (graph, thread) = (listener(&["x", "y"]), store.thread("a").unwrap());
+    graph.invoke(&thread, 1).unwrap();
+    let commits = |act: &dyn Fn()| {
+        let before = counted.1.load(Ordering::Relaxed);
+        act();
+        counted.1.load(Ordering::Relaxed) - before
+    };
+    // Nobody waits for it: it lies in the mailbox.
+    assert_eq!(commits(&|| _ = thread.signal("y", 8).unwrap()), 1);
+    assert_eq!(thread.signals().unwrap().len(), 1);
+    assert_eq!(commits(&|| _ = thread.signal("x", 7).unwrap()), 1);
+    assert_eq!(thread.signals().unwrap().len(), 1, "the task has it");
+    assert_eq!(ThreadStatus::of(&thread.info().unwrap()), ThreadStatus::Running);
+    graph.invoke(&thread, Input::Continue).unwrap();
     assert_eq!(received(&graph, &thread), Some(vec![Some(7), Some(8)]));
 }
 
