@@ -5,7 +5,7 @@ use super::file::{backup, paths, wal_tail};
 use super::index::projection::ProjectionStep;
 use super::index::search::{self, SearchEntries};
 use super::index::threads::ThreadStates;
-use super::index::{PROJECTIONS, follow};
+use super::index::follow;
 use super::keys::KeyChange;
 use super::read::names::Names;
 use super::read::pool;
@@ -149,9 +149,8 @@ impl SqliteBackend {
             }
         }
         if sum.checkpoints > 0 {
-            for projection in PROJECTIONS {
-                follow::step(writer, projection, ProjectionStep::Recount(thread.clone()))?;
-            }
+            // The index of texts is empty after a pruning, and follows the log anew.
+            follow::step(writer, &ThreadStates, ProjectionStep::Recount(thread.clone()))?;
         }
         if let Some(indexer) = self.indexer.as_ref().filter(|_| sum.checkpoints > 0) {
             indexer.wake_if_on();
