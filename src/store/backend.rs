@@ -12,7 +12,7 @@
 //! | the timers of a head | [`sleeping`], [`without_timer`] |
 //! | listings of threads | [`ThreadInfo::new`], [`ThreadPage`] |
 //! | the counts of a thread | [`ThreadCounts::stated`], [`ThreadCounts::of_tokens`] |
-//! | deletions | [`validate_deleted`], [`trash_is_due`], [`deletable`], [`delete_unforked`] |
+//! | deletions | [`validate_deleted`], [`trash_is_due`], [`deletable`] |
 //! | pruned checkpoints | [`is_pruned`], [`pruned_metadata`] |
 //! | searches | [`Search`], [`SearchedEntry`], [`BegunWord`], [`NewestHits`] |
 //!
@@ -28,7 +28,7 @@ pub use super::prune::is_pruned;
 pub use super::search::entry::{BegunWord, SearchedEntry};
 pub use super::search::filter::{HitPlace, NewestHits, Search};
 pub use super::threads::ThreadPage;
-pub use super::trash::{deletable, delete_unforked, trash_is_due};
+pub use super::trash::{deletable, trash_is_due};
 pub use super::watch::LogProbe;
 
 #[cfg(doc)]

@@ -467,7 +467,7 @@ impl StoreError {
     }
 
     /// Returns the thread that was not deleted because another one was forked from it.
-    pub fn forked_off(&self) -> Option<&ThreadId> {
+    pub(crate) fn forked_off(&self) -> Option<&ThreadId> {
         match self {
             Self::ForkedOff { thread, .. } => Some(thread),
             _ => None,

@@ -16,6 +16,7 @@
 //! | [`lease`] | claims of threads |
 //! | [`check`], [`recovery`], [`stats`] | the reports of a check and of a recovery, and the health of a file |
 //! | [`cipher`] | encryption at rest |
+//! | [`statements`] | the values of statements on tables of an application |
 //! | [`log`] | the log in plain data, for executors, importers and services |
 //! | [`backend`] | rules of all backends, for implementers |
 //!
@@ -53,6 +54,7 @@ pub mod search;
 mod side_tables;
 mod spin;
 mod sqlite;
+pub mod statements;
 pub mod stats;
 pub(crate) mod status;
 pub(crate) mod threads;
@@ -83,7 +85,8 @@ pub use record::{CheckpointRef, Source};
 
 pub(crate) use search::PartialText;
 pub use search::{SearchOptions, SearchQuery};
-pub use sqlite::{SqlTransaction, SqliteBackend};
+pub use sqlite::SqliteBackend;
+pub use statements::SqlTransaction;
 
 pub use status::{PartialInfo, StatusKind};
 pub use threads::{ThreadCursor, ThreadFacts, ThreadInfo, ThreadOrder, ThreadQuery};

@@ -84,7 +84,7 @@ impl StoredHead {
     }
 
     /// Returns the head with the last lease of its thread.
-    pub fn with_lease(self, lease: Option<LeaseRecord>) -> Self {
+    pub(crate) fn with_lease(self, lease: Option<LeaseRecord>) -> Self {
         Self { lease, ..self }
     }
 }

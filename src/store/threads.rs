@@ -205,7 +205,7 @@ impl ThreadInfo {
     }
 
     /// Returns whether its run waits for a runner: the status is `running`.
-    pub fn is_queued(&self) -> bool {
+    pub(crate) fn is_queued(&self) -> bool {
         self.status == StatusKind::Running
     }
 

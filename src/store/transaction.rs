@@ -5,7 +5,7 @@
 use super::batch::Batch;
 use super::error::StoreError;
 use super::handle::Store;
-use super::sqlite::SqlTransaction;
+use super::statements::SqlTransaction;
 use crate::span::span;
 use crate::store::log::LogExt;
 
@@ -38,7 +38,7 @@ impl Store {
     /// })?;
     /// let left = store.transaction(|tx| {
     ///     tx.execute("UPDATE app_stock SET pieces = pieces - ?2 WHERE item = ?1", ("tea", 2))?;
-    ///     tx.query_row("SELECT pieces FROM app_stock WHERE item = ?1", ["tea"], |row| row.get::<_, i64>(0))
+    ///     tx.query_row("SELECT pieces FROM app_stock WHERE item = ?1", ["tea"], |row| row.get::<i64>(0))
     /// })?;
     /// assert_eq!(left, Some(1));
     ///
@@ -88,7 +88,7 @@ impl Store {
     /// let paid = pay(None)?;
     /// // Built on the same head a second time, the batch is refused, and so is the row of the ledger.
     /// assert!(matches!(pay(None), Err(StoreError::Conflict { found, .. }) if found == Some(paid)));
-    /// let rows = store.transaction(|tx| tx.query("SELECT cents FROM app_ledger", (), |row| row.get::<_, i64>(0)))?;
+    /// let rows = store.transaction(|tx| tx.query("SELECT cents FROM app_ledger", (), |row| row.get::<i64>(0)))?;
     /// assert_eq!(rows, [500]);
     /// # Ok(())
     /// # }

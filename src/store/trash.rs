@@ -65,7 +65,7 @@ pub fn deletable<E>(
 }
 
 /// Deletes threads in one call, without those from which others were forked that stay. Returns `None` if none is left.
-pub fn delete_unforked<T, E>(
+pub(crate) fn delete_unforked<T, E>(
     mut threads: Vec<ThreadId>,
     mut delete: impl FnMut(&[ThreadId]) -> Result<T, E>,
     forked_off: impl Fn(&E) -> Option<&ThreadId>,

@@ -118,7 +118,7 @@ pub(crate) fn with_ledger(store: &Store, deadline: Deadline) -> Result<StoreView
     let mut ledger = LedgerRows::new();
     let rows = store.transaction(|tx| {
         tx.execute_batch(sql::LEDGER)?;
-        tx.query(sql::LEDGER_ROWS, (), |row| Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?)))
+        tx.query(sql::LEDGER_ROWS, (), |row| Ok((row.get::<String>(0)?, row.get(1)?, row.get(2)?)))
     })?;
     for (actor, number, text) in rows {
         ledger.entry(actor).or_default().push((number, text));

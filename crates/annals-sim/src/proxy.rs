@@ -278,7 +278,9 @@ impl Layer for Proxy {
     }
 
     fn capabilities(&self) -> Capabilities<'_> {
-        self.inner.capabilities().with_prunes(self).with_file(self).with_side_tables(self)
+        let mut parts = self.inner.capabilities();
+        (parts.prunes, parts.file, parts.side_tables) = (Some(self as _), Some(self as _), Some(self as _));
+        parts
     }
 }
 

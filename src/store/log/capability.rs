@@ -15,11 +15,12 @@ use crate::store::prune::Pruned;
 use crate::store::record::{CheckpointRecord, CheckpointRef, StoredListChange};
 use crate::store::search::{SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use crate::store::side_tables::SideTables;
-use crate::store::sqlite::SqlTransaction;
+use crate::store::statements::SqlConnection;
 use crate::store::stats::{Compaction, StoreStats};
 use crate::store::watch::LogWatch;
 
-/// The capabilities of a backend: each part is there or not.
+/// The capabilities of a backend: each part is there or not. A backend begins with [`Capabilities::NONE`] and sets
+/// those that it has.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Capabilities<'a> {
@@ -56,71 +57,6 @@ impl Capabilities<'_> {
         file: None,
         side_tables: None,
     };
-}
-
-impl<'a> Capabilities<'a> {
-    /// States that reading waits neither for a disk nor for a network.
-    #[must_use]
-    pub fn with_nonblocking_reads(mut self) -> Self {
-        self.reads_block = false;
-        self
-    }
-
-    /// Answers for followers with `follow`.
-    #[must_use]
-    pub fn with_follow(mut self, follow: &'a dyn Follow) -> Self {
-        self.follow = Some(follow);
-        self
-    }
-
-    /// Answers for claims with `queues`.
-    #[must_use]
-    pub fn with_queues(mut self, queues: &'a dyn Queues) -> Self {
-        self.queues = Some(queues);
-        self
-    }
-
-    /// Answers for searches with `searches`.
-    #[must_use]
-    pub fn with_searches(mut self, searches: &'a dyn Searches) -> Self {
-        self.searches = Some(searches);
-        self
-    }
-
-    /// Answers for pruning with `prunes`.
-    #[must_use]
-    pub fn with_prunes(mut self, prunes: &'a dyn Prunes) -> Self {
-        self.prunes = Some(prunes);
-        self
-    }
-
-    /// Answers for checks with `checks`.
-    #[must_use]
-    pub fn with_checks(mut self, checks: &'a dyn Checks) -> Self {
-        self.checks = Some(checks);
-        self
-    }
-
-    /// Answers for transactions with `transactions`.
-    #[must_use]
-    pub fn with_transactions(mut self, transactions: &'a dyn Transactions) -> Self {
-        self.transactions = Some(transactions);
-        self
-    }
-
-    /// Answers for the file with `file`.
-    #[must_use]
-    pub fn with_file(mut self, file: &'a dyn FileStore) -> Self {
-        self.file = Some(file);
-        self
-    }
-
-    /// Answers for the tables beside the log with `side_tables`.
-    #[must_use]
-    pub fn with_side_tables(mut self, side_tables: &'a dyn SideTables) -> Self {
-        self.side_tables = Some(side_tables);
-        self
-    }
 }
 
 impl fmt::Debug for Capabilities<'_> {
@@ -311,7 +247,7 @@ pub trait Checks {
     }
 }
 
-/// A backend with tables of an application beside the log.
+/// A backend with tables of an application beside the log, in any database: values and statements are plain data.
 pub trait Transactions {
     /// Runs the function of a [transaction](crate::store::Store::transaction) on the tables of an application, once,
     /// and commits its statements together with the batch that it returns: all of it, or nothing.
@@ -320,11 +256,12 @@ pub trait Transactions {
     /// The error of `run`; as [`Log::submit`](super::Log::submit).
     fn transact(
         &self,
-        run: &mut dyn FnMut(&SqlTransaction<'_>) -> Result<Option<Batch>, StoreError>,
+        run: &mut dyn FnMut(&dyn SqlConnection) -> Result<Option<Batch>, StoreError>,
     ) -> Result<(), StoreError>;
 }
 
-/// A backend in a file.
+/// A backend in a file: copies, free space, keys, and what an opening did. The paths of files stand in this capability
+/// alone; a backend of a database server has none of it.
 pub trait FileStore {
     /// Returns the sizes and the health of the file.
     ///

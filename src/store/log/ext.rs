@@ -24,7 +24,7 @@ use crate::store::record::{
 };
 use crate::store::search::{SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use crate::store::side_tables::SideTables;
-use crate::store::sqlite::SqlTransaction;
+use crate::store::statements::SqlTransaction;
 use crate::store::stats::{Compaction, StoreStats};
 use crate::store::threads::{ThreadInfo, ThreadQuery};
 use crate::store::watch::LogWatch;
@@ -530,7 +530,7 @@ pub trait LogExt: Log {
         run: &mut dyn FnMut(&SqlTransaction<'_>) -> Result<Option<Batch>, StoreError>,
     ) -> Result<(), StoreError> {
         match self.capabilities().transactions {
-            Some(transactions) => transactions.transact(run),
+            Some(transactions) => transactions.transact(&mut |conn| run(&SqlTransaction::new(conn))),
             None => Err(lacking("a transaction on the tables of an application", "this backend has no SQL")),
         }
     }

@@ -29,6 +29,7 @@ pub use super::heads::{CachedHead, HeadCache, HeadKey};
 pub use super::prune::PruneSpan;
 pub use super::query::CheckpointQuery;
 pub use super::side_tables::{CacheChange, KvChange, KvNamespace, KvRecord, KvVector, SideTables};
+pub use super::statements::SqlConnection;
 pub use super::watch::{LogSignal, LogWatch};
 
 use std::fmt;

@@ -2,10 +2,10 @@
 
 use super::check;
 use super::file::{backup, paths, wal_tail};
+use super::index::follow;
 use super::index::projection::ProjectionStep;
 use super::index::search::{self, SearchEntries};
 use super::index::threads::ThreadStates;
-use super::index::follow;
 use super::keys::KeyChange;
 use super::read::names::Names;
 use super::read::pool;
@@ -15,7 +15,7 @@ use super::rewrite::compact;
 use super::side::lease::claim::{self, ClaimJob};
 use super::writer::group;
 use super::writer::job::JobRef;
-use super::{SqlTransaction, SqliteBackend, sql};
+use super::{SqliteBackend, sql};
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::limits::{PRUNE_INTERVAL, SEARCH_TAIL_MAX};
 use crate::store::batch::Batch;
@@ -30,6 +30,7 @@ use crate::store::prune::{PruneSpan, Pruned};
 use crate::store::record::{CheckpointRef, StoredListChange};
 use crate::store::search::{Search, SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use crate::store::sqlite::view::ReadView;
+use crate::store::statements::SqlConnection;
 use crate::store::stats::{Compaction, StoreStats};
 use crate::store::watch::LogWatch;
 use std::io;
@@ -210,7 +211,7 @@ impl Checks for SqliteBackend {
 impl Transactions for SqliteBackend {
     fn transact(
         &self,
-        run: &mut dyn FnMut(&SqlTransaction<'_>) -> Result<Option<Batch>, StoreError>,
+        run: &mut dyn FnMut(&dyn SqlConnection) -> Result<Option<Batch>, StoreError>,
     ) -> Result<(), StoreError> {
         self.writer()?.transact(run)
     }

@@ -65,7 +65,6 @@ use view::ReadView;
 use writer::background::Background;
 use writer::job::{Job, JobRef};
 use writer::role::SqliteWriter;
-pub use writer::transaction::SqlTransaction;
 
 use crate::base::{Namespace, ThreadId};
 use crate::limits::SEARCH_TAIL_MAX;

@@ -54,8 +54,8 @@ fn entries(store: &Store) -> Vec<String> {
 
 /// Adds an entry, and returns its number.
 fn enter(tx: &SqlTransaction<'_>, entry: &str) -> Result<i64, StoreError> {
-    tx.execute("INSERT INTO app_ledger (entry) VALUES (?1)", [entry])?;
-    Ok(tx.last_insert_rowid())
+    let row = tx.query_row("INSERT INTO app_ledger (entry) VALUES (?1) RETURNING id", [entry], |row| row.get(0))?;
+    Ok(row.expect("the row that was inserted"))
 }
 
 fn quick() -> RetryPolicy {

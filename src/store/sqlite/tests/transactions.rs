@@ -12,7 +12,7 @@ use crate::store::options::OpenOptions;
 use crate::store::recovery::LostKind;
 use crate::store::sqlite::SqliteBackend;
 use crate::store::sqlite::writer::group::PlantedFault;
-use crate::store::sqlite::writer::transaction::SqlTransaction;
+use crate::store::statements::SqlTransaction;
 use rusqlite::ffi;
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,17 +124,16 @@ fn an_application_makes_its_tables_and_works_on_them() {
     }
     let read: (i64, String, i64) = store
         .transaction(|tx| {
-            let text = tx.query_row("SELECT value FROM json_each('[\"j\"]')", (), |row| row.get::<_, String>(0))?;
+            let text = tx.query_row("SELECT value FROM json_each('[\"j\"]')", (), |row| row.get::<String>(0))?;
             let sql = "INSERT INTO app_a (name, pieces) VALUES (?1, ?2) RETURNING id, name, pieces";
             let row = tx.query_row(sql, (text, 7), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.unwrap();
-            assert_eq!(tx.last_insert_rowid(), row.0);
             Ok::<_, StoreError>(row)
         })
         .unwrap();
     assert_eq!((&*read.1, read.2), ("j", 7));
     let left = |table: &str| {
         let sql = format!("SELECT count(*) FROM {table}");
-        store.transaction(|tx| tx.query_row(&sql, (), |row| row.get::<_, i64>(0))).unwrap().unwrap()
+        store.transaction(|tx| tx.query_row(&sql, (), |row| row.get::<i64>(0))).unwrap().unwrap()
     };
     // The row of `y` went with its parent.
     assert_eq!((left("app_a"), left("app_b")), (7, 1));
@@ -265,7 +264,7 @@ fn a_transaction_past_its_time_is_interrupted() {
     let mut reasons = Vec::new();
     let ended = bench.store.transact(&mut |tx| {
         tx.execute_batch("CREATE TABLE app_a (name)")?;
-        reasons.push(tx.query_row(endless, (), |row| row.get::<_, i64>(0)).unwrap_err().to_string());
+        reasons.push(tx.query_row(endless, (), |row| row.get::<i64>(0)).unwrap_err().to_string());
         assert!(reasons[0].contains("longer than 30ms"), "{reasons:?}");
         reasons.push(tx.execute("INSERT INTO app_a VALUES ('late')", ()).unwrap_err().to_string());
         Ok(None)

@@ -19,20 +19,15 @@ use crate::store::sqlite::rows::checkpoint::column;
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::view::ReadView;
-use rusqlite::{Connection, Error as SqlError, ErrorCode, Params, Row, ffi};
+use crate::store::statements::{SqlConnection, SqlValue};
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, Error as SqlError, ErrorCode, Params, ffi, params_from_iter};
 use std::cell::Cell;
 use std::fmt;
 use std::time::Duration;
 
-/// A transaction on the tables of an application, whose names begin with `app_`; see
-/// [`Store::transaction`](crate::store::Store::transaction).
-///
-/// A statement reads and writes these tables, makes and drops them and their indexes, and adds columns (`ALTER TABLE`
-/// that renames or drops one is refused). It reaches nothing else: not the tables of the store, no other file, no
-/// temporary table, no trigger, view or pragma. It sees the changes of the statements before it. Values are bound as in
-/// [`rusqlite`](crate::rusqlite): `?1`, `:name`, and a tuple, an array or `rusqlite::params!`. Foreign keys are
-/// enforced.
-pub struct SqlTransaction<'a> {
+/// The statements of an application behind the guard, which refuses those that reach something else than its tables.
+pub(crate) struct SqliteTransaction<'a> {
     view: ReadView<'a>,
     guard: &'a SqlGuard,
     began: Stopwatch,
@@ -40,86 +35,9 @@ pub struct SqlTransaction<'a> {
     statements: Cell<usize>,
 }
 
-impl<'a> SqlTransaction<'a> {
+impl<'a> SqliteTransaction<'a> {
     pub(crate) fn new(view: ReadView<'a>, guard: &'a SqlGuard, (began, limit): (Stopwatch, Duration)) -> Self {
         Self { view, guard, began, limit, statements: Cell::new(0) }
-    }
-
-    /// Runs one statement and returns the number of rows that it inserted, updated or deleted.
-    ///
-    /// # Errors
-    /// [`StoreError::Sql`], also for a statement that returns rows.
-    pub fn execute(&self, sql: &str, params: impl Params) -> Result<usize, StoreError> {
-        self.run(sql, |conn| conn.execute(sql, params))
-    }
-
-    /// Runs several statements without values, separated by semicolons: those that make the tables. They count as one
-    /// statement.
-    ///
-    /// # Errors
-    /// As [`SqlTransaction::execute`]. The statements before the one that failed have run.
-    pub fn execute_batch(&self, sql: &str) -> Result<(), StoreError> {
-        self.run(sql, |conn| conn.execute_batch(sql))
-    }
-
-    /// Runs one statement and reads its first row; `None` if it returns none.
-    ///
-    /// # Errors
-    /// [`StoreError::Sql`]; that of `read`.
-    pub fn query_row<T>(
-        &self,
-        sql: &str,
-        params: impl Params,
-        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Option<T>, StoreError> {
-        self.run(sql, |conn| {
-            let mut statement = conn.prepare(sql)?;
-            let mut rows = statement.query(params)?;
-            let found = rows.next()?.map(read).transpose()?;
-            // A statement with `RETURNING` has done its work only when it has ended.
-            while rows.next()?.is_some() {}
-            Ok(found)
-        })
-    }
-
-    /// Runs one statement and reads all its rows, at most 1,000,000.
-    ///
-    /// # Errors
-    /// [`StoreError::Sql`]; that of `read`.
-    pub fn query<T>(
-        &self,
-        sql: &str,
-        params: impl Params,
-        mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Vec<T>, StoreError> {
-        let mut found = Vec::new();
-        let is_whole = self.run(sql, |conn| {
-            let mut statement = conn.prepare(sql)?;
-            let mut rows = statement.query(params)?;
-            while let Some(row) = rows.next()? {
-                if found.len() == STATEMENT_ROWS_MAX {
-                    return Ok(false);
-                }
-                found.push(read(row)?);
-            }
-            Ok(true)
-        })?;
-        if is_whole { Ok(found) } else { Err(self.refused(format!("it returns more than {STATEMENT_ROWS_MAX} rows"))) }
-    }
-
-    /// Returns the rowid of the last inserted row; 0 before the first one.
-    pub fn last_insert_rowid(&self) -> i64 {
-        self.view.conn.last_insert_rowid()
-    }
-
-    /// Returns the value of a stored write of a task of a checkpoint, as this transaction sees the log; `None` if it is
-    /// not stored, or is not one value. For executors: a write that is stored in the same transaction says that its
-    /// statements have run.
-    ///
-    /// # Errors
-    /// [`StoreError::Read`], [`StoreError::Corrupt`].
-    pub fn write_of(&self, at: &CheckpointRef, task: &TaskId, index: i32) -> Result<Option<Payload>, StoreError> {
-        self.find_write(at, task, index).map_err(Fault::into_read)
     }
 
     fn find_write(&self, at: &CheckpointRef, task: &TaskId, index: i32) -> Res<Option<Payload>> {
@@ -245,9 +163,75 @@ fn constraint_of(error: &SqlError) -> Option<SqlConstraint> {
     })
 }
 
-impl fmt::Debug for SqlTransaction<'_> {
+impl SqlConnection for SqliteTransaction<'_> {
+    fn execute(&self, sql: &str, params: &[SqlValue]) -> Result<usize, StoreError> {
+        self.run(sql, |conn| conn.execute(sql, bound(params)))
+    }
+
+    fn execute_batch(&self, sql: &str) -> Result<(), StoreError> {
+        self.run(sql, |conn| conn.execute_batch(sql))
+    }
+
+    fn query(
+        &self,
+        sql: &str,
+        params: &[SqlValue],
+        visit: &mut dyn FnMut(&[SqlValue]) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        // Statements that the visitor runs meanwhile have numbers of their own.
+        self.run(sql, |conn| {
+            let mut statement = conn.prepare(sql)?;
+            let columns = statement.column_count();
+            let mut rows = statement.query(bound(params))?;
+            let (mut visited, mut values) = (0, Vec::with_capacity(columns));
+            let mut goes_on = Ok(true);
+            // A statement with `RETURNING` has done its work only when it has ended.
+            while let Some(row) = rows.next()? {
+                if !matches!(goes_on, Ok(true)) {
+                    continue;
+                }
+                if visited == STATEMENT_ROWS_MAX {
+                    return Ok(Err(self.refused(format!("it returns more than {STATEMENT_ROWS_MAX} rows"))));
+                }
+                visited += 1;
+                values.clear();
+                for column in 0..columns {
+                    values.push(value(row.get_ref(column)?)?);
+                }
+                goes_on = visit(&values);
+            }
+            Ok(goes_on.map(|_| ()))
+        })?
+    }
+
+    fn write_of(&self, at: &CheckpointRef, task: &TaskId, index: i32) -> Result<Option<Payload>, StoreError> {
+        self.find_write(at, task, index).map_err(Fault::into_read)
+    }
+}
+
+fn bound(params: &[SqlValue]) -> impl Params {
+    params_from_iter(params.iter().map(|value| match value {
+        SqlValue::Null => Value::Null,
+        SqlValue::Integer(number) => Value::Integer(*number),
+        SqlValue::Real(number) => Value::Real(*number),
+        SqlValue::Text(text) => Value::Text(text.clone()),
+        SqlValue::Blob(bytes) => Value::Blob(bytes.clone()),
+    }))
+}
+
+fn value(column: ValueRef<'_>) -> rusqlite::Result<SqlValue> {
+    Ok(match column {
+        ValueRef::Null => SqlValue::Null,
+        ValueRef::Integer(number) => SqlValue::Integer(number),
+        ValueRef::Real(number) => SqlValue::Real(number),
+        ValueRef::Text(text) => SqlValue::Text(std::str::from_utf8(text)?.to_owned()),
+        ValueRef::Blob(bytes) => SqlValue::Blob(bytes.to_owned()),
+    })
+}
+
+impl fmt::Debug for SqliteTransaction<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqlTransaction").field("statements", &self.statements).finish_non_exhaustive()
+        f.debug_struct("SqliteTransaction").field("statements", &self.statements).finish_non_exhaustive()
     }
 }
 
@@ -261,7 +245,7 @@ mod tests {
     fn a_transaction_has_as_many_statements_as_the_limit_and_no_more() {
         let bench = Bench::new();
         let counted = bench.store.transact(&mut |tx| {
-            tx.statements.set(TRANSACTION_STATEMENTS_MAX - 1);
+            (1..TRANSACTION_STATEMENTS_MAX).try_for_each(|_| tx.execute_batch(""))?;
             tx.execute_batch("CREATE TABLE app_a (x)")?;
             for statement in [1, 2].map(|more| TRANSACTION_STATEMENTS_MAX + more) {
                 let error = tx.execute_batch("CREATE TABLE app_b (x)").unwrap_err();

@@ -77,7 +77,7 @@ impl Context {
     /// book.invoke(&thread, 500)?;
     /// // The entrypoint runs again from its first line; the ledger has one row.
     /// assert_eq!(book.invoke(&thread, Command::resume("yes"))?.value(), Some(&true));
-    /// let rows = store.transaction(|tx| tx.query("SELECT cents FROM app_ledger", (), |row| row.get::<_, i64>(0)))?;
+    /// let rows = store.transaction(|tx| tx.query("SELECT cents FROM app_ledger", (), |row| row.get::<i64>(0)))?;
     /// assert_eq!(rows, [500]);
     /// # Ok(())
     /// # }

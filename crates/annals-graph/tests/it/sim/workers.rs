@@ -270,8 +270,7 @@ impl WorkerSim {
         if self.disk.is_some() {
             return 0;
         }
-        let rows =
-            self.store.transaction(|tx| tx.query("SELECT step FROM app_steps", (), |row| row.get::<_, String>(0)));
+        let rows = self.store.transaction(|tx| tx.query("SELECT step FROM app_steps", (), |row| row.get::<String>(0)));
         rows.unwrap().iter().filter(|row| *row == step).count()
     }
 

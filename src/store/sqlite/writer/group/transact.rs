@@ -12,14 +12,15 @@ use crate::store::sqlite::commit::caches;
 use crate::store::sqlite::fault::{Fault, Res, reason};
 use crate::store::sqlite::sql;
 use crate::store::sqlite::writer::job::JobRef;
-use crate::store::sqlite::writer::transaction::SqlTransaction;
+use crate::store::sqlite::writer::transaction::SqliteTransaction;
+use crate::store::statements::SqlConnection;
 use rusqlite::Connection;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 /// The function of a transaction: it runs statements, and returns the batch that is committed with them.
-pub(crate) type TransactionRun<'r> = &'r mut dyn FnMut(&SqlTransaction<'_>) -> Result<Option<Batch>, StoreError>;
+pub(crate) type TransactionRun<'r> = &'r mut dyn FnMut(&dyn SqlConnection) -> Result<Option<Batch>, StoreError>;
 
 /// Changed rows that are taken for one frame of the WAL.
 const ROWS_OF_FRAME: u64 = 16;
@@ -87,7 +88,7 @@ impl Core {
         let (before, version) = (unmarked(&self.conn)?, self.schema);
         let limit = (Stopwatch::start(), self.transaction_max);
         interrupt_after(&mut self.conn, Some(limit))?;
-        let tx = SqlTransaction::new(self.caches.view(&self.conn), &self.guard, limit);
+        let tx = SqliteTransaction::new(self.caches.view(&self.conn), &self.guard, limit);
         let batch = run(&tx).map_err(Fault::Store);
         let is_open = tx.verify_open();
         let renamed = tx.refused("a table or index would get a name that does not begin with app_".into());
