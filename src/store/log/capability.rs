@@ -134,8 +134,9 @@ pub trait Follow {
 pub trait Queues {
     /// Claims runs that are due, by priority, then age: those that wait in the queues of some graphs, those whose
     /// process has died, and those of which a timer has passed. Each gets a lease of one of the owners, in the groups
-    /// of its queue, as one transaction. Paused threads, and those in the trash or archived, are passed over, and so
-    /// are runs that a limit refuses. A claim that is repeated with its owners returns the runs that it has taken.
+    /// of its queue, as one transaction. Paused threads are passed over, and so are those of a queue that are archived
+    /// or in the trash, and runs that a limit refuses. A claim that is repeated with its owners returns the runs that
+    /// it has taken.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] for a query past a limit; [`StoreError::Read`], [`StoreError::Corrupt`]; as

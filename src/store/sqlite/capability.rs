@@ -36,6 +36,7 @@ use crate::store::watch::LogWatch;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 impl Follow for SqliteBackend {
     fn changes_after(
@@ -64,14 +65,19 @@ impl Queues for SqliteBackend {
     fn claim(&self, query: &ClaimQuery) -> Result<Claims, StoreError> {
         query.validate()?;
         let writer = self.writer()?;
-        // A worker without work does not take the write lock.
-        let found = self.read_near_writer(|view| claim::find(view, query))?;
-        if found.runs.is_empty() {
-            return Ok(found);
+        // A worker without work does not take the write lock. One that got all that it had asked for is likely to get
+        // more.
+        if !self.claims_more.load(Ordering::Relaxed) {
+            let found = self.read_near_writer(|view| claim::find(view, query))?;
+            if found.runs.is_empty() {
+                return Ok(found);
+            }
         }
         let job = ClaimJob { query: Arc::new(query.clone()), claims: Arc::default() };
         writer.commit(JobRef::Claim(&job))?;
-        Ok(std::mem::take(&mut *job.claims.lock()))
+        let claims = std::mem::take(&mut *job.claims.lock());
+        self.claims_more.store(claims.runs.len() == query.owners.len(), Ordering::Relaxed);
+        Ok(claims)
     }
 }
 

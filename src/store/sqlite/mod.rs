@@ -83,6 +83,7 @@ use crate::store::stats::CommitStats;
 use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// A backend in one SQLite file.
 ///
@@ -96,6 +97,8 @@ pub struct SqliteBackend {
     indexer: Option<Indexer>,
     worker: Option<Background>,
     writer: Option<Arc<SqliteWriter>>,
+    /// True if the last claim took as many runs as it had asked for.
+    claims_more: AtomicBool,
     _open: registry::Registered,
 }
 
@@ -110,7 +113,9 @@ impl SqliteBackend {
         if options.read_only {
             let pool = Arc::new(ReaderPool::alone(open::readable(path, options)?)?);
             let _open = registry::register(path);
-            return Ok(Self { pool, eraser: None, indexer: None, worker: None, writer: None, _open });
+            let (eraser, indexer, worker, writer) = (None, None, None, None);
+            let claims_more = AtomicBool::new(false);
+            return Ok(Self { pool, eraser, indexer, worker, writer, claims_more, _open });
         }
         let OpenedFile { place, conn } = writable(path, options)?;
         let writer = SqliteWriter::new(&place, conn).map_err(|fault| opening_place(&place, fault))?;
@@ -135,7 +140,8 @@ impl SqliteBackend {
             }
         }
         let (eraser, indexer, worker, writer) = (Some(eraser), Some(indexer), Some(worker), Some(writer));
-        Ok(Self { pool, eraser, indexer, worker, writer, _open: registry::register(path) })
+        let (claims_more, _open) = (AtomicBool::new(false), registry::register(path));
+        Ok(Self { pool, eraser, indexer, worker, writer, claims_more, _open })
     }
 
     /// Copies the whole write-ahead log into the file and empties it. It waits for no other process, and no other

@@ -4,13 +4,19 @@ use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use annals::base::{Clock, SystemClock, Timestamp};
+use annals::base::{Clock, SystemClock, ThreadId, Timestamp};
 use annals::history::ThreadQuery;
-use annals::store::OpenOptions;
+use annals::store::batch::Batch;
+use annals::store::log::{
+    Capabilities, ChangePage, ClaimQuery, Claims, CommitHandle, Follow, HeadParts, Layer, Log, LogPosition, LogWatch,
+    NamespaceRef, Queues, RecordQuery, StateQuery, ThreadParts, ThreadRow, ThreadRows, VisitState,
+};
+use annals::store::record::{CheckpointRecord, StoredHead};
+use annals::store::{CheckpointRef, MemoryBackend, OpenOptions, StoreError};
 use annals_graph::Worker;
 use annals_graph::graph::{Entry, Entrypoint};
 use annals_graph::prelude::*;
@@ -101,6 +107,92 @@ fn a_worker_runs_what_was_enqueued() {
     let rest = store.thread("other").unwrap().info().unwrap();
     assert_eq!(ThreadStatus::of(&rest), ThreadStatus::Running, "its graph is not registered");
     assert_eq!(Worker::new(&store).register(&flow).run_until_idle().unwrap().continued, 0);
+}
+
+/// A layer that notes the calls that reach its log, but for its timers, which a claim in memory reads itself.
+#[derive(Debug, Default)]
+struct NotedCalls {
+    below: MemoryBackend,
+    calls: Mutex<Vec<&'static str>>,
+}
+
+impl NotedCalls {
+    fn note(&self, call: &'static str) -> &MemoryBackend {
+        self.calls.lock().unwrap().push(call);
+        &self.below
+    }
+}
+
+impl Layer for NotedCalls {
+    fn below(&self) -> &dyn Log {
+        &self.below
+    }
+
+    fn submit(&self, batch: Batch) -> CommitHandle {
+        self.note("commit").submit(batch)
+    }
+
+    fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        self.note("commit").commit(batch)
+    }
+
+    fn heads(&self, of: &[NamespaceRef<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
+        self.note("heads").heads(of, parts)
+    }
+
+    fn records(&self, query: &RecordQuery<'_>) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
+        self.note("records").records(query)
+    }
+
+    fn read(&self, at: &CheckpointRef, query: &StateQuery<'_>, visit: VisitState<'_>) -> Result<(), StoreError> {
+        self.note("read").read(at, query, visit)
+    }
+
+    fn thread_rows(&self, of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> Result<Vec<ThreadRow>, StoreError> {
+        self.note("threads").thread_rows(of, parts)
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        self.below.capabilities().with_queues(self).with_follow(self)
+    }
+}
+
+impl Queues for NotedCalls {
+    fn claim(&self, query: &ClaimQuery) -> Result<Claims, StoreError> {
+        self.note("claim").claim(query)
+    }
+}
+
+impl Follow for NotedCalls {
+    fn changes_after(&self, at: &LogPosition, of: Option<&ThreadId>, limit: usize) -> Result<ChangePage, StoreError> {
+        self.note("follow").changes_after(at, of, limit)
+    }
+
+    fn position(&self, newest: u64) -> Result<LogPosition, StoreError> {
+        self.note("follow").position(newest)
+    }
+
+    fn watch(&self) -> Result<LogWatch, StoreError> {
+        self.below.watch()
+    }
+}
+
+#[test]
+fn a_worker_reads_the_threads_that_it_has_claimed_alone() {
+    let noted = Arc::new(NotedCalls::default());
+    let store = Store::with_backend(Arc::clone(&noted) as Arc<dyn Log>, OpenOptions::new());
+    let echo = Entrypoint::new("echo", |n: i64| Ok(n)).compile().unwrap();
+    for order in 0..3 {
+        store.thread(format!("chat-{order}")).unwrap().append("messages", ["hi"]).unwrap();
+        store.queue("echo").enqueue(format!("order-{order}"), order).unwrap();
+    }
+    noted.calls.lock().unwrap().clear();
+    assert_eq!(Worker::new(&store).register(&echo).concurrency(3).run_until_idle().unwrap().continued, 3);
+    let calls = std::mem::take(&mut *noted.calls.lock().unwrap());
+    let count = |call: &str| calls.iter().filter(|noted| **noted == call).count();
+    assert_eq!((count("follow"), count("records")), (0, 0), "{calls:?}");
+    assert_eq!(count("threads"), 2, "the threads that wait for signals, when it begins: {calls:?}");
+    assert_eq!((count("heads"), count("read"), count("commit")), (3, 3, 3), "one of each for a run: {calls:?}");
 }
 
 #[apply(each_backend)]

@@ -2,11 +2,13 @@
 //! cause.
 
 use super::*;
-use crate::base::limits::DELETED_THREADS_MAX;
+use crate::base::limits::{CLAIM_RUNS_MAX, DELETED_THREADS_MAX};
 use crate::base::{Codec, Encoded, ListDelta, ListRef};
 use crate::limits::{COMPACT_PAGES_MAX, INDEX_COST_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES, THREADS_FOLLOWED_MAX};
 use crate::store::batch::CommitChain;
 use crate::store::cipher::Key;
+use crate::store::lease::LeaseOwner;
+use crate::store::log::ClaimQuery;
 use crate::store::operation::{NewOperation, OperationChange, OperationKind};
 use crate::store::prune::PruneSpan;
 use crate::store::side_tables::{CacheChange, CacheKey, KvChange, KvNamespace, KvVector};
@@ -17,6 +19,7 @@ use crate::store::sqlite::index::threads::ThreadStates;
 use crate::store::sqlite::keys::KeyChange;
 use crate::store::sqlite::remove::erase::{EraseJob, EraseStep};
 use crate::store::sqlite::remove::prune::{NamespaceRemoval, PruneJob};
+use crate::store::sqlite::side::lease::claim::ClaimJob;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::writer::job::Job;
 use std::sync::Arc;
@@ -87,6 +90,13 @@ fn operation(changes: usize) -> Job {
 fn prune() -> Job {
     let span = PruneSpan { branch: 1, first: 0, last: 1 };
     Job::Prune(PruneJob { thread: thread("a"), span, state: Arc::default() })
+}
+
+/// Asks for so many runs.
+fn claim(runs: usize) -> Job {
+    let owners = vec![LeaseOwner::new([1; 16]); runs];
+    let query = ClaimQuery::new(owners, Timestamp::default(), Timestamp::default());
+    Job::Claim(ClaimJob { query: Arc::new(query), claims: Arc::default() })
 }
 
 /// Verifies that a job with so many bytes of content is estimated at `fixed` bytes more.
@@ -189,9 +199,10 @@ fn slices_of_background_work_are_estimated_at_their_limit() {
         let namespaces = vec![(Namespace::root(), id(1)); count];
         erasure(EraseStep::Detach(NamespaceRemoval { thread: thread("a"), namespaces, pruned: Arc::default() }))
     };
-    // 16 namespaces, or 8 changes of an operation, are 4,096 bytes.
+    // 16 namespaces, 8 changes of an operation, or 8 leases are 4,096 bytes.
     assert_eq!([15, 16, 47].map(|count| detach(count).as_ref().frames()), [7, 8, 10]);
     assert_eq!([7, 8, 24].map(|count| operation(count).as_ref().frames()), [7, 8, 10]);
+    assert_eq!([7, 8, 24].map(|count| claim(count).as_ref().frames()), [7, 8, 10]);
 }
 
 #[test]
@@ -206,6 +217,7 @@ fn a_job_is_checked_against_the_limits_of_its_kind() {
         erasure(EraseStep::Reclaim),
         operation(1),
         prune(),
+        claim(CLAIM_RUNS_MAX),
     ];
     let Job::Log(twice) = of_checkpoint(vec![empty("x", 1), empty("x", 1)]) else { unreachable!() };
     let bad = [
@@ -216,6 +228,7 @@ fn a_job_is_checked_against_the_limits_of_its_kind() {
         erasure(EraseStep::Hide(vec![thread("a"); DELETED_THREADS_MAX + 1])),
         erasure(EraseStep::HideAlone(vec![thread("a"); DELETED_THREADS_MAX + 1])),
         operation(0),
+        claim(CLAIM_RUNS_MAX + 1),
     ];
     good.iter().for_each(|job| job.as_ref().validate().unwrap());
     for job in &bad {

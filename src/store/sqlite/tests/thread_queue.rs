@@ -4,11 +4,15 @@ use super::*;
 use crate::limits::WRITER_CACHE_MAX;
 use crate::store::counts::ThreadCounts;
 use crate::store::error::StoreError;
+use crate::store::lease::LeaseOwner;
+use crate::store::log::{ClaimQuery, Claims};
 use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::index::threads::after_checkpoints;
 use crate::store::sqlite::index::threads::unfollowed::Unfollowed;
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::rows::pack::ValueColumn;
+use crate::store::sqlite::side::lease::claim::ClaimJob;
+use crate::store::sqlite::writer::job::JobRef;
 use crate::store::threads::ThreadQuery;
 use std::sync::Arc;
 
@@ -193,4 +197,43 @@ fn the_table_follows_a_checkpoint_of_which_the_tokens_are_known_without_a_read_o
     caches.unfollowed.note_checkpoint(129, known);
     after_checkpoints(&raw(&bench.path()), &mut caches, 256).unwrap();
     assert_eq!(of_a("counts"), "[2,70,0,0]");
+}
+
+/// Asks for two runs of a graph.
+fn asks(owner: u8, graph: &str) -> ClaimQuery {
+    let owners = [LeaseOwner::new([owner; 16]), LeaseOwner::new([owner + 1; 16])];
+    ClaimQuery::new(owners, Timestamp::from_micros(10), Timestamp::from_micros(20)).queue(graph, [])
+}
+
+fn claimed(claims: &Claims) -> Vec<&str> {
+    claims.runs.iter().map(|run| run.info.id().as_str()).collect()
+}
+
+#[test]
+fn a_claim_takes_the_write_lock_only_for_a_run_that_is_due() {
+    let bench = queue();
+    let other = raw(&bench.path());
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert!(bench.store.claim(&asks(1, "none")).unwrap().runs.is_empty());
+    other.execute_batch("ROLLBACK").unwrap();
+    for (n, expected) in (1..).step_by(2).zip(ORDER.chunks(2)) {
+        assert_eq!(claimed(&bench.store.claim(&asks(n, "work")).unwrap()), expected);
+    }
+    assert!(bench.store.claim(&asks(88, "work")).unwrap().runs.is_empty(), "all leases are live");
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert!(bench.store.claim(&asks(90, "work")).unwrap().runs.is_empty(), "the last claim has found none");
+    other.execute_batch("ROLLBACK").unwrap();
+    assert!(bench.check().is_empty());
+}
+
+#[test]
+fn claims_of_one_group_take_different_runs() {
+    let bench = queue();
+    let jobs = [1, 3].map(|owner| ClaimJob { query: Arc::new(asks(owner, "work")), claims: Arc::default() });
+    let writer = bench.store.writer.as_ref().unwrap();
+    let outcomes = writer.write_as_group(&jobs.each_ref().map(JobRef::Claim));
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    for (job, expected) in jobs.iter().zip(ORDER.chunks(2)) {
+        assert_eq!(claimed(&job.claims.lock()), expected);
+    }
 }

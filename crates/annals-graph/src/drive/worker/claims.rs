@@ -1,13 +1,13 @@
-//! The runs that a worker has claimed and not begun, and the number of those that run.
+//! The threads of a worker that have a run, or claim one.
 //!
-//! One thread claims at a time, for all threads that wait for a run: those that end together cost one claim. *Absent:*
-//! reading the store, and the order and the limits of a claim, which are the store's.
+//! A thread whose run has ended claims the next one; the claims of several threads are written in one transaction, as
+//! their commits are. *Absent:* reading the store, and the order and the limits of a claim, which are the store's.
 //!
-//! Invariant: no more runs are claimed than threads wait for.
+//! Invariant: no more runs are claimed than threads are free.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::base::limits::CLAIM_RUNS_MAX;
 use crate::base::{ThreadId, Timestamp};
@@ -24,20 +24,16 @@ pub(super) struct WorkerRun {
 }
 
 /// The claims of a worker.
-#[derive(Default)]
 pub(super) struct WorkerClaims {
+    /// The number of threads that may have a run.
+    threads: usize,
     state: Mutex<ClaimState>,
-    changed: Condvar,
 }
 
 #[derive(Default)]
 struct ClaimState {
-    /// Runs that are claimed for threads that wait.
-    ready: VecDeque<WorkerRun>,
-    /// The number of runs that threads wait for.
-    wanted: usize,
-    running: usize,
-    is_claiming: bool,
+    /// The threads that have a run, or claim one.
+    busy: usize,
     /// True if another claim may find runs.
     has_more: bool,
     /// True if no further run begins.
@@ -51,9 +47,9 @@ struct ClaimState {
 
 /// The progress of a worker.
 pub(super) struct ClaimProgress {
-    /// The number of runs that have begun and not ended.
-    pub(super) running: usize,
-    /// True if another claim may find runs, or has not ended.
+    /// The number of threads that have a run, or claim one.
+    pub(super) busy: usize,
+    /// True if another claim may find runs.
     pub(super) has_more: bool,
     /// True if runs are due that a limit refuses.
     pub(super) is_refused: bool,
@@ -62,45 +58,74 @@ pub(super) struct ClaimProgress {
 }
 
 impl WorkerClaims {
-    /// Takes runs, at most `wanted`, and counts them as running. Another thread may claim them meanwhile; `claim` is
-    /// called for so many runs without a lock held.
-    pub(super) fn take(
-        &self,
-        wanted: usize,
-        claim: impl Fn(usize) -> Result<(Claims, Vec<WorkerRun>), StoreError>,
-    ) -> Vec<WorkerRun> {
-        let mut state = self.state.lock();
-        state.wanted += wanted;
-        while wanted > 0 && state.ready.is_empty() && (state.has_more || state.is_claiming) && !state.is_closed {
-            if state.is_claiming {
-                self.changed.wait(&mut state);
-                continue;
-            }
-            (state.is_claiming, state.has_more) = (true, false);
-            let count = state.wanted.min(CLAIM_RUNS_MAX);
-            let found = MutexGuard::unlocked(&mut state, || claim(count));
-            state.is_claiming = false;
-            match found {
-                Ok((claims, runs)) => {
-                    state.has_more |= runs.len() == count;
-                    (state.is_refused, state.next_at) = (claims.is_refused, claims.next_at);
-                    state.ready.extend(runs);
-                }
-                Err(error) => state.fail(error.into()),
-            }
-            self.changed.notify_all();
-        }
-        state.wanted -= wanted;
-        let taken = if state.is_closed { 0 } else { wanted.min(state.ready.len()) };
-        state.running += taken;
-        state.ready.drain(..taken).collect()
+    /// Begins with so many threads that are free.
+    pub(super) fn new(threads: usize) -> Self {
+        Self { threads, state: Mutex::default() }
     }
 
-    /// Counts a run as ended: it may have made room for others, or be due again.
+    /// Claims runs for the threads that are free, if there may be any. They are busy from here on.
+    pub(super) fn take(
+        &self,
+        claim: impl FnOnce(usize) -> Result<(Claims, Vec<WorkerRun>), StoreError>,
+    ) -> Vec<WorkerRun> {
+        let mut state = self.state.lock();
+        let free = self.threads.saturating_sub(state.busy).min(CLAIM_RUNS_MAX);
+        if free == 0 || !state.has_more {
+            return Vec::new();
+        }
+        state.busy += free;
+        drop(state);
+        self.claim(free, claim)
+    }
+
+    /// Claims a run for a thread whose run has ended. The thread is free if there is none.
+    pub(super) fn take_next(
+        &self,
+        claim: impl FnOnce(usize) -> Result<(Claims, Vec<WorkerRun>), StoreError>,
+    ) -> Option<WorkerRun> {
+        self.claim(1, claim).pop()
+    }
+
+    /// Claims runs for threads that are busy already.
+    fn claim(
+        &self,
+        threads: usize,
+        claim: impl FnOnce(usize) -> Result<(Claims, Vec<WorkerRun>), StoreError>,
+    ) -> Vec<WorkerRun> {
+        // News that come meanwhile are not lost.
+        self.state.lock().has_more = false;
+        let found = if self.state.lock().is_closed { Ok(Default::default()) } else { claim(threads) };
+        let mut state = self.state.lock();
+        let mut runs = match found {
+            Ok((claims, runs)) => {
+                debug_assert!(runs.len() <= threads, "no more runs are claimed than threads are free");
+                state.has_more |= runs.len() == threads;
+                (state.is_refused, state.next_at) = (claims.is_refused, claims.next_at);
+                runs
+            }
+            Err(error) => {
+                state.fail(error.into());
+                Vec::new()
+            }
+        };
+        let unbegun = if state.is_closed { std::mem::take(&mut runs) } else { Vec::new() };
+        state.busy -= threads - runs.len();
+        drop(state);
+        // Their leases are released.
+        drop(unbegun);
+        runs
+    }
+
+    /// Frees a thread whose run has ended, and which claims no other one.
+    pub(super) fn free(&self) {
+        let mut state = self.state.lock();
+        debug_assert!(state.busy > 0, "a thread with a run is busy");
+        state.busy -= 1;
+    }
+
+    /// Notes the end of a run: it may have made room for others, or be due again.
     pub(super) fn end(&self, ended: Result<(), Error>) {
         let mut state = self.state.lock();
-        debug_assert!(state.running > 0, "a run that ends was taken");
-        state.running -= 1;
         state.has_more = true;
         if let Err(error) = ended {
             state.fail(error);
@@ -112,14 +137,9 @@ impl WorkerClaims {
         self.state.lock().has_more = true;
     }
 
-    /// Begins no further run. Those that are claimed are dropped.
+    /// Begins no further run.
     pub(super) fn close(&self) {
-        let mut state = self.state.lock();
-        state.is_closed = true;
-        let ready = std::mem::take(&mut state.ready);
-        drop(state);
-        drop(ready);
-        self.changed.notify_all();
+        self.state.lock().is_closed = true;
     }
 
     /// Returns the first error, which ends the worker.
@@ -128,13 +148,8 @@ impl WorkerClaims {
     }
 
     pub(super) fn progress(&self) -> ClaimProgress {
-        let state = self.state.lock();
-        ClaimProgress {
-            running: state.running,
-            has_more: state.has_more || state.is_claiming || !state.ready.is_empty(),
-            is_refused: state.is_refused,
-            next_at: state.next_at,
-        }
+        let ClaimState { busy, has_more, is_refused, next_at, .. } = *self.state.lock();
+        ClaimProgress { busy, has_more, is_refused, next_at }
     }
 
     /// Counts a failure of a thread that left its run as it was.
@@ -174,53 +189,30 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_has_not_ended_may_find_runs() {
-        let claims = WorkerClaims::default();
-        assert!(claims.take(1, |_| panic!("nothing tells of runs")).is_empty());
+    fn a_thread_that_claims_is_busy() {
+        let claims = WorkerClaims::new(3);
+        assert!(claims.take(|_| panic!("nothing tells of runs")).is_empty());
         claims.look_again();
         let counted = |count| {
-            assert_eq!(count, 3);
-            assert!(claims.progress().has_more, "a worker must not end meanwhile");
+            assert_eq!((count, claims.progress().busy), (3, 3), "a worker must not end meanwhile");
+            claims.look_again();
+            assert!(claims.take(|_| panic!("no thread is free")).is_empty());
             refused(count)
         };
-        assert!(claims.take(3, counted).is_empty());
+        assert!(claims.take(counted).is_empty());
         let progress = claims.progress();
-        assert_eq!((progress.has_more, progress.is_refused, progress.running), (false, true, 0));
-    }
-
-    #[test]
-    fn threads_that_wait_meanwhile_are_claimed_for_at_once() {
-        let (claims, counts) = (WorkerClaims::default(), Mutex::new(Vec::new()));
-        claims.look_again();
-        std::thread::scope(|scope| {
-            let (claims, counts) = (&claims, &counts);
-            let counted = move |count| {
-                counts.lock().push(count);
-                refused(count)
-            };
-            let first = |count| {
-                if count == 1 {
-                    scope.spawn(move || claims.take(2, counted));
-                    scope.spawn(move || claims.take(3, counted));
-                    while claims.state.lock().wanted < 6 {
-                        std::thread::yield_now();
-                    }
-                    claims.look_again();
-                }
-                counted(count)
-            };
-            assert!(claims.take(1, first).is_empty());
-        });
-        assert_eq!(counts.into_inner(), [1, 6], "one of the threads claims for all");
+        assert_eq!((progress.busy, progress.has_more, progress.is_refused), (0, true, true), "news came meanwhile");
+        assert!(claims.take(refused).is_empty());
+        assert!(!claims.progress().has_more);
     }
 
     #[test]
     fn an_error_ends_the_claims() {
-        let claims = WorkerClaims::default();
+        let claims = WorkerClaims::new(1);
         claims.look_again();
-        assert!(claims.take(1, |_| Err(StoreError::ReadOnly)).is_empty());
+        assert!(claims.take(|_| Err(StoreError::ReadOnly)).is_empty());
         assert!(matches!(claims.take_error().as_ref().and_then(Error::as_store), Some(StoreError::ReadOnly)));
         claims.look_again();
-        assert!(claims.take(1, |_| panic!("it is closed")).is_empty());
+        assert!(claims.take(|_| panic!("it is closed")).is_empty());
     }
 }

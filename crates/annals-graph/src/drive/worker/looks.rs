@@ -96,8 +96,8 @@ impl Looks {
     }
 
     /// Returns the time for which commits are gathered before the next look.
-    pub(super) fn linger(&self) -> Duration {
-        (self.looked_at + WORKER_POLL).saturating_sub(self.clock.elapsed())
+    pub(super) fn linger(&self, now: Timestamp) -> Duration {
+        (self.looked_at + WORKER_POLL).saturating_sub(self.clock.elapsed()).min(self.next_in(now))
     }
 }
 
@@ -110,7 +110,7 @@ mod tests {
     }
 
     fn progress(is_refused: bool, next_at: Option<Timestamp>) -> ClaimProgress {
-        ClaimProgress { running: 0, has_more: false, is_refused, next_at }
+        ClaimProgress { busy: 0, has_more: false, is_refused, next_at }
     }
 
     #[test]

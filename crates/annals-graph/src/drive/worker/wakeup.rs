@@ -45,7 +45,14 @@ impl Wakeup {
         SeenSignals { log: self.log.count(), freed: self.freed.count() }
     }
 
-    /// Waits until a run has ended, or a request to stop, at most for a time.
+    /// Gathers commits for some time, if this process has made one. Those of others do not come without a pause.
+    pub(super) fn linger(&self, seen: SeenSignals, longest: Duration) {
+        if self.log.count() != seen.log {
+            self.wait_for_room(seen, longest);
+        }
+    }
+
+    /// Waits until a thread is free, or for a request to stop, at most for a time.
     pub(super) fn wait_for_room(&self, seen: SeenSignals, longest: Duration) {
         self.freed.wait(seen.freed, longest);
     }

@@ -343,7 +343,7 @@ impl Worker {
         for status in [StatusKind::Sleeping, StatusKind::Interrupted] {
             self.deliver(&ThreadQuery::new().status(status))?;
         }
-        let (claims, counts) = (WorkerClaims::default(), WorkerCounts::default());
+        let (claims, counts) = (WorkerClaims::new(self.concurrency), WorkerCounts::default());
         let runtime = CallerRuntime::here();
         self.verify_runtime(&runtime)?;
         let wakeup = Wakeup::of(&signals, control);
@@ -383,24 +383,25 @@ impl Worker {
             if looks.are_due(seen.log, self.store.now()) {
                 shared.claims.look_again();
             }
-            let free = self.concurrency.saturating_sub(shared.claims.progress().running);
-            let wanted = if shared.stops() { 0 } else { free };
-            shared.claims.take(wanted, |count| self.claim(count)).into_iter().for_each(&begin);
+            if !shared.stops() {
+                shared.claims.take(|count| self.claim(count)).into_iter().for_each(&begin);
+            }
             if let Some(error) = shared.claims.take_error() {
                 return Err(error);
             }
             let progress = shared.claims.progress();
             let is_done = !progress.has_more && !progress.is_refused;
-            if progress.running == 0 && (ends_idle && is_done || shared.stops()) {
+            if progress.busy == 0 && (ends_idle && is_done || shared.stops()) {
                 return Ok(());
             }
-            if progress.running >= self.concurrency {
-                shared.wakeup.wait_for_room(seen, looks.next_in(self.store.now()));
+            let next_in = looks.next_in(self.store.now());
+            if progress.busy >= self.concurrency {
+                shared.wakeup.wait_for_room(seen, next_in);
                 looks.note_change();
             } else if !progress.has_more || shared.stops() {
                 looks.claimed(&progress);
                 if wait(signals, seen, looks.next_in(self.store.now()))? {
-                    shared.wakeup.wait_for_room(seen, looks.linger());
+                    shared.wakeup.linger(seen, looks.linger(self.store.now()));
                     looks.note_change();
                 }
             }
@@ -473,8 +474,10 @@ impl Worker {
             drop(run);
             self.store.flush_abandoned();
             shared.claims.end(ended);
-            if !shared.stops() {
-                next = shared.claims.take(1, |count| self.claim(count)).pop();
+            if shared.stops() {
+                shared.claims.free();
+            } else {
+                next = shared.claims.take_next(|count| self.claim(count));
             }
         }
         shared.wakeup.notify();

@@ -340,8 +340,9 @@ impl Layer for Disk {
         self.alive()?;
         self.inner.erase(what)
     }
+
     fn capabilities(&self) -> Capabilities<'_> {
-        self.inner.capabilities().with_queues(self)
+        Capabilities { queues: Some(self), ..self.inner.capabilities() }
     }
 }
 
