@@ -371,223 +371,6 @@ BEGIN SELECT RAISE(ABORT, 'annals: operation_change is append-only'); END;
 CREATE TRIGGER operation_change_no_delete BEFORE DELETE ON operation_change WHEN NOT EXISTS (SELECT 1 FROM tombstone WHERE thread = 0)
 BEGIN SELECT RAISE(ABORT, 'annals: operation_change is append-only'); END;
 
-CREATE VIEW v_timers (thread, namespace, checkpoint, task, wake_at) AS
-SELECT t.public_id, n.path,
-  lower(substr(hex(c.id), 1, 8) || '-' || substr(hex(c.id), 9, 4) || '-' || substr(hex(c.id), 13, 4) || '-'
-    || substr(hex(c.id), 17, 4) || '-' || substr(hex(c.id), 21)),
-  lower(substr(hex(r.task), 1, 8) || '-' || substr(hex(r.task), 9, 4) || '-' || substr(hex(r.task), 13, 4) || '-'
-    || substr(hex(r.task), 17, 4) || '-' || substr(hex(r.task), 21)),
-  strftime('%Y-%m-%dT%H:%M:%S', r.wake_at / 1000000, 'unixepoch') || printf('.%06dZ', r.wake_at % 1000000)
-FROM timer r JOIN checkpoint c ON c.seq = r.checkpoint JOIN namespace n ON n.id = r.namespace
-  JOIN thread t ON t.id = n.thread;
-
-CREATE VIEW v_checkpoints (seq, thread, namespace, checkpoint, parent, branch, ordinal, step, source, created_at, run,
-  nodes, next, metadata, sum, is_head, error) AS
-SELECT c.seq, t.public_id, n.path,
-  lower(substr(hex(c.id), 1, 8) || '-' || substr(hex(c.id), 9, 4) || '-' || substr(hex(c.id), 13, 4) || '-'
-    || substr(hex(c.id), 17, 4) || '-' || substr(hex(c.id), 21)),
-  (SELECT lower(substr(hex(p.id), 1, 8) || '-' || substr(hex(p.id), 9, 4) || '-' || substr(hex(p.id), 13, 4) || '-'
-    || substr(hex(p.id), 17, 4) || '-' || substr(hex(p.id), 21)) FROM checkpoint p WHERE p.seq = c.seq - c.parent),
-  c.branch, c.ordinal, c.step,
-  CASE c.source & 3 WHEN 0 THEN 'input' WHEN 1 THEN 'loop' WHEN 2 THEN 'update' WHEN 3 THEN 'fork' END,
-  strftime('%Y-%m-%dT%H:%M:%S', c.created_at / 1000000, 'unixepoch') || printf('.%06dZ', c.created_at % 1000000),
-  CASE WHEN c.run IS NOT NULL THEN lower(substr(hex(c.run), 1, 8) || '-' || substr(hex(c.run), 9, 4) || '-' || substr(hex(c.run), 13, 4) || '-'
-    || substr(hex(c.run), 17, 4) || '-' || substr(hex(c.run), 21)) END,
-  (SELECT json_group_array(f.text) FROM version v JOIN name f ON f.id = v.key
-    WHERE v.branch = c.branch AND v.ordinal = c.ordinal AND v.kind & 15 = 3),
-  (WITH RECURSIVE part (h, at, byte, done, field, triggers, value, unit, node) AS (
-      SELECT h, at, (instr('0123456789ABCDEF', substr(h, 2 * at - 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 2 * at, 1)) - 1,
-        0, 0, 0, 0, 1, NULL
-      FROM (SELECT h, 4 + 16 * ((instr('0123456789ABCDEF', substr(h, 3, 1)) - 1) * 4096 + (instr('0123456789ABCDEF', substr(h, 4, 1)) - 1) * 256
-          + (instr('0123456789ABCDEF', substr(h, 5, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 6, 1)) - 1) AS at
-        FROM (SELECT hex(c.tasks) AS h WHERE c.tasks IS NOT NULL))
-      UNION ALL
-      SELECT h, at + 1, (instr('0123456789ABCDEF', substr(h, 2 * at + 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 2 * at + 2, 1)) - 1,
-        done + (byte < 128 AND ((field = 1 AND ((value + byte * unit) % 2 = 1 OR value + byte * unit = 0))
-          OR (field = 2 AND triggers = 1))),
-        CASE WHEN byte > 127 THEN field WHEN field = 0 THEN 1
-          WHEN field = 1 AND (value + byte * unit) % 2 = 0 AND value + byte * unit > 0 THEN 2
-          WHEN field = 2 AND triggers > 1 THEN 2 ELSE 0 END,
-        CASE WHEN byte > 127 OR field = 0 THEN triggers WHEN field = 1 THEN (value + byte * unit) / 2 ELSE triggers - 1 END,
-        CASE WHEN byte > 127 THEN value + (byte - 128) * unit ELSE 0 END,
-        CASE WHEN byte > 127 THEN unit * 128 ELSE 1 END,
-        CASE WHEN byte < 128 AND field = 0 THEN value + byte * unit END
-      FROM part WHERE 2 * at <= length(h))
-    SELECT json_group_array(f.text) FROM part CROSS JOIN name f ON f.id = part.node),
-  c.metadata, lower(hex(c.sum)),
-  c.seq IS (SELECT CASE WHEN moved.newest = top.seq THEN moved.after ELSE top.seq END
-    FROM (SELECT k.seq FROM checkpoint k WHERE k.namespace = c.namespace ORDER BY k.prefix DESC, k.seq DESC LIMIT 1) top
-    LEFT JOIN (SELECT m.newest, m.after FROM operation_change m WHERE m.namespace = c.namespace AND m.kind = 0 AND m.key = ''
-      ORDER BY m.operation DESC LIMIT 1) moved ON true),
-  (SELECT w.json ->> '$' FROM v_writes w WHERE w.seq = c.seq AND w.idx = -1 LIMIT 1)
-FROM checkpoint c JOIN namespace n ON n.id = c.namespace JOIN thread t ON t.id = n.thread;
-
-CREATE VIEW v_threads (thread, created_at, namespaces, branches, checkpoints, updated_at, status, wake_at, error, title,
-  project, labels, archived, pinned, graph, messages, input_tokens, output_tokens, cost_usd) AS
-SELECT h.thread,
-  strftime('%Y-%m-%dT%H:%M:%S', h.created_at / 1000000, 'unixepoch') || printf('.%06dZ', h.created_at % 1000000),
-  (SELECT count(*) FROM namespace n WHERE n.thread = h.id),
-  (SELECT count(*) FROM branch b JOIN namespace n ON n.id = b.namespace WHERE n.thread = h.id),
-  (SELECT count(*) FROM namespace n JOIN checkpoint c ON c.namespace = n.id WHERE n.thread = h.id),
-  (SELECT strftime('%Y-%m-%dT%H:%M:%S', k.created_at / 1000000, 'unixepoch') || printf('.%06dZ', k.created_at % 1000000)
-    FROM checkpoint k WHERE k.namespace = h.root ORDER BY k.prefix DESC, k.seq DESC LIMIT 1),
-  (SELECT CASE
-      WHEN json_valid(c.metadata) AND coalesce(json_type(c.metadata, '$.cancelled'), 'null') NOT IN ('null', 'false') THEN 'cancelled'
-      WHEN c.tasks IS NULL THEN 'done'
-      ELSE coalesce((SELECT CASE min(CASE WHEN w.mark = -2 THEN 0 WHEN w.mark = -1 THEN 1 WHEN w.mark < 0 THEN 2 ELSE 3 END)
-          WHEN 0 THEN 'stuck' WHEN 1 THEN 'failed' WHEN 2 THEN 'interrupted' WHEN 3 THEN 'sleeping' END
-        FROM write w WHERE w.checkpoint = c.seq AND w.task >= 0 AND w.mark IS NOT NULL
-          AND NOT EXISTS (SELECT 1 FROM write s WHERE s.checkpoint = w.checkpoint AND s.task = w.task AND s.idx >= 0)), 'running') END
-    FROM checkpoint c WHERE c.seq = h.head),
-  (SELECT strftime('%Y-%m-%dT%H:%M:%S', r.wake_at / 1000000, 'unixepoch') || printf('.%06dZ', r.wake_at % 1000000)
-    FROM timer r CROSS JOIN checkpoint c ON c.seq = h.head CROSS JOIN write w ON w.checkpoint = c.seq AND w.task >= 0
-    WHERE r.namespace = h.root AND r.checkpoint = h.head AND r.task = substr(c.tasks, 4 + 16 * w.task, 16)
-      AND (w.mark >= 0 OR w.mark <= -16) ORDER BY r.wake_at LIMIT 1),
-  (SELECT w.json ->> '$' FROM v_writes w WHERE w.seq = h.head AND w.idx = -1 AND w.position >= 0 AND w.json IS NOT NULL AND NOT EXISTS
-    (SELECT 1 FROM v_writes s WHERE s.seq = h.head AND s.task = w.task AND s.idx >= 0) LIMIT 1),
-  (SELECT f.value FROM v_facts f WHERE f.thread = h.thread AND f.fact = 'title'),
-  (SELECT f.value FROM v_facts f WHERE f.thread = h.thread AND f.fact = 'project'),
-  (SELECT f.value FROM v_facts f WHERE f.thread = h.thread AND f.fact = 'labels'),
-  EXISTS (SELECT f.value FROM v_facts f WHERE f.thread = h.thread AND f.fact = 'archived'),
-  EXISTS (SELECT f.value FROM v_facts f WHERE f.thread = h.thread AND f.fact = 'pinned'),
-  (SELECT CASE WHEN json_valid(c.metadata) THEN c.metadata ->> '$.graph' END FROM checkpoint c WHERE c.seq = h.head),
-  (WITH RECURSIVE span (branch, last) AS (
-      SELECT c.branch, c.ordinal FROM checkpoint c WHERE c.seq = h.head
-      UNION ALL
-      SELECT b.parent, b.upto FROM span JOIN branch b ON b.id = span.branch WHERE b.parent < b.id)
-    SELECT coalesce(sum((WITH RECURSIVE digit (at, byte, field, unit) AS (
-        SELECT 1, (instr('0123456789ABCDEF', substr(hex(v.value), 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(hex(v.value), 2, 1)) - 1, 0, 1
-        UNION ALL
-        SELECT at + 1, (instr('0123456789ABCDEF', substr(hex(v.value), 2 * at + 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(hex(v.value), 2 * at + 2, 1)) - 1,
-          field + (byte < 128), CASE WHEN byte < 128 THEN 1 ELSE unit * 128 END
-        FROM digit WHERE field + (byte < 128) < 2)
-      SELECT sum(CASE field WHEN 0 THEN 1 ELSE -1 END * (byte & 127) * unit) FROM digit)), 0)
-    FROM (SELECT x.key, x.branch, max(x.ordinal) AS ordinal FROM span CROSS JOIN version x
-        ON x.branch = span.branch AND x.ordinal <= span.last WHERE x.kind & 15 < 3 GROUP BY x.key) l
-      CROSS JOIN version v ON v.branch = l.branch AND v.ordinal = l.ordinal AND v.key = l.key AND v.kind & 15 = 2
-    WHERE EXISTS (SELECT 1 FROM name ch CROSS JOIN name f ON f.kind = 3 AND f.text = ch.text CROSS JOIN span
-        CROSS JOIN item i ON i.branch = span.branch AND i.channel = f.id AND i.op = 1 CROSS JOIN payload p ON p.id = i.value
-      WHERE ch.id = v.key AND p.kind IS NOT NULL)),
-  (SELECT coalesce(sum(u.input_tokens), 0) FROM v_usage u WHERE u.thread = h.thread),
-  (SELECT coalesce(sum(u.output_tokens), 0) FROM v_usage u WHERE u.thread = h.thread),
-  (SELECT coalesce(sum(u.cost_usd), 0) FROM v_usage u WHERE u.thread = h.thread)
-FROM (SELECT t.id, t.public_id AS thread, t.created_at, n.id AS root, (SELECT CASE WHEN moved.newest = top.seq THEN moved.after ELSE top.seq END
-    FROM (SELECT k.seq FROM checkpoint k WHERE k.namespace = n.id ORDER BY k.prefix DESC, k.seq DESC LIMIT 1) top
-    LEFT JOIN (SELECT m.newest, m.after FROM operation_change m WHERE m.namespace = n.id AND m.kind = 0 AND m.key = ''
-      ORDER BY m.operation DESC LIMIT 1) moved ON true) AS head
-  FROM thread t LEFT JOIN namespace n ON n.thread = t.id AND n.path = '') h;
-
-CREATE VIEW v_messages (thread, namespace, branch, channel, slot, ordinal, seq, created_at, node, id, kind, name, text,
-  tool_calls, input_tokens, output_tokens, model, removed_by) AS
-SELECT t.public_id, n.path, i.branch, ch.text, i.slot, i.ordinal,
-  c.seq,
-  strftime('%Y-%m-%dT%H:%M:%S', c.created_at / 1000000, 'unixepoch') || printf('.%06dZ', c.created_at % 1000000),
-  json_extract((SELECT k.next FROM v_checkpoints k WHERE k.seq = c.seq - c.parent), '$[' || i.task || ']'),
-  CASE typeof(p.item_id) WHEN 'blob' THEN
-    lower(substr(hex(p.item_id), 1, 8) || '-' || substr(hex(p.item_id), 9, 4) || '-' || substr(hex(p.item_id), 13, 4)
-      || '-' || substr(hex(p.item_id), 17, 4) || '-' || substr(hex(p.item_id), 21))
-  ELSE p.item_id END,
-  p.kind, p.name,
-  CASE typeof(p.text) WHEN 'integer' THEN (SELECT CAST(b.data AS TEXT) FROM blob b WHERE b.id = p.text) ELSE p.text END,
-  p.tool_calls, p.input_tokens, p.output_tokens,
-  (SELECT CAST(substr(m.x, CASE WHEN m.h BETWEEN 'A0' AND 'BF' THEN m.at + 12 WHEN m.h = 'D9' THEN m.at + 13 END,
-      CASE WHEN m.h = 'D9' THEN instr('0123456789ABCDEF', substr(hex(substr(m.x, m.at + 12, 1)), 1, 1)) * 16 - 16
-        + instr('0123456789ABCDEF', substr(hex(substr(m.x, m.at + 12, 1)), 2, 1)) - 1
-      ELSE instr('0123456789ABCDEF', substr(m.h, 1, 1)) * 16 - 176 + instr('0123456789ABCDEF', substr(m.h, 2, 1)) - 1 END) AS TEXT)
-    FROM (SELECT x, at, hex(substr(x, at + 11, 1)) AS h FROM (SELECT x, instr(x, X'AA6D6F64656C5F6E616D65') AS at
-      FROM (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data) AS x)) WHERE at > 0) m
-    WHERE m.h BETWEEN 'A0' AND 'BF' OR m.h = 'D9'),
-  (SELECT v.ordinal + 1 + (v.kind >> 4) FROM version v WHERE v.branch = i.branch AND v.ordinal = (SELECT min(gone.ordinal) FROM (
-      SELECT (SELECT r.ordinal FROM item r WHERE r.branch = i.branch AND r.channel = i.channel AND r.slot = i.slot
-        AND r.ordinal > i.ordinal ORDER BY r.ordinal LIMIT 1) AS ordinal
-      UNION ALL
-      SELECT (SELECT d.ordinal FROM item d WHERE d.branch = i.branch AND d.channel = i.channel AND d.slot < -1 - i.ordinal AND d.op = 2
-        AND EXISTS (WITH RECURSIVE cut (h, at, byte, field, value, unit, first, covers) AS (
-            SELECT h, 1, (instr('0123456789ABCDEF', substr(h, 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 2, 1)) - 1, 0, 0, 1, 0, 0
-            FROM (SELECT hex(d.value) AS h)
-            UNION ALL
-            SELECT h, at + 1, (instr('0123456789ABCDEF', substr(h, 2 * at + 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 2 * at + 2, 1)) - 1,
-              CASE WHEN byte > 127 THEN field ELSE (field + 1) % 3 END,
-              CASE WHEN byte > 127 THEN value + (byte - 128) * unit ELSE 0 END,
-              CASE WHEN byte > 127 THEN unit * 128 ELSE 1 END,
-              CASE WHEN byte < 128 AND field = 0 THEN value + byte * unit ELSE first END,
-              byte < 128 AND field = 1 AND i.slot >= first AND i.slot < first + value + byte * unit
-            FROM cut WHERE 2 * at <= length(h) AND NOT covers)
-          SELECT 1 FROM cut WHERE covers) ORDER BY d.slot DESC LIMIT 1)) gone)
-    ORDER BY v.key DESC LIMIT 1)
-FROM item i JOIN branch br ON br.id = i.branch JOIN namespace n ON n.id = br.namespace
-  JOIN thread t ON t.id = n.thread JOIN name ch ON ch.id = i.channel JOIN payload p ON p.id = i.value
-  LEFT JOIN checkpoint c ON c.seq = (SELECT v.ordinal + 1 + (v.kind >> 4) FROM version v
-    WHERE v.branch = i.branch AND v.ordinal = i.ordinal ORDER BY v.key DESC LIMIT 1)
-WHERE i.op = 1 AND p.kind IS NOT NULL;
-
-CREATE VIEW v_writes (thread, namespace, checkpoint, task, idx, part, channel, consumed_by, path, payload, inline, seq, position, json) AS
-SELECT t.public_id, n.path,
-  lower(substr(hex(c.id), 1, 8) || '-' || substr(hex(c.id), 9, 4) || '-' || substr(hex(c.id), 13, 4) || '-'
-    || substr(hex(c.id), 17, 4) || '-' || substr(hex(c.id), 21)),
-  CASE WHEN w.task < 0 THEN (SELECT f.text FROM name f WHERE f.id = -w.task) ELSE
-    (SELECT lower(substr(h, 1, 8) || '-' || substr(h, 9, 4) || '-' || substr(h, 13, 4) || '-' || substr(h, 17, 4)
-      || '-' || substr(h, 21)) FROM (SELECT hex(substr(c.tasks, 4 + 16 * w.task, 16)) AS h)) END,
-  w.idx, w.part, ch.text,
-  (SELECT lower(substr(hex(k.id), 1, 8) || '-' || substr(hex(k.id), 9, 4) || '-' || substr(hex(k.id), 13, 4) || '-'
-    || substr(hex(k.id), 17, 4) || '-' || substr(hex(k.id), 21)) FROM checkpoint k WHERE k.seq = w.checkpoint + w.child),
-  w.path,
-  CASE typeof(w.value) WHEN 'integer' THEN w.value END,
-  CASE typeof(w.value) WHEN 'blob' THEN w.value END,
-  w.checkpoint, CASE WHEN w.task >= 0 THEN w.task END,
-  (SELECT CASE WHEN e.h = 'C0' THEN 'null' WHEN e.h = 'C2' THEN 'false' WHEN e.h = 'C3' THEN 'true'
-      WHEN length(e.x) = 1 AND (e.h < '80' OR e.h >= 'E0') OR e.h IN ('CC', 'CD', 'CE') THEN
-        (WITH RECURSIVE byte (at, sum) AS (SELECT 1 + (e.h BETWEEN 'CC' AND 'CE'), 0 UNION ALL
-          SELECT at + 1, sum * 256 + (instr('0123456789ABCDEF', substr(hex(e.x), 2 * at - 1, 1)) - 1) * 16
-            + instr('0123456789ABCDEF', substr(hex(e.x), 2 * at, 1)) - 1 FROM byte WHERE at <= length(e.x))
-        SELECT CAST(sum - 256 * (e.h >= 'E0') AS TEXT) FROM byte ORDER BY at DESC LIMIT 1)
-      WHEN e.h BETWEEN 'A0' AND 'BF' OR e.h IN ('D9', 'DA', 'DB') THEN json_quote(CAST(substr(e.x, CASE WHEN e.h BETWEEN 'A0' AND 'BF' THEN 2 WHEN e.h = 'D9' THEN 3 WHEN e.h = 'DA' THEN 4
-        WHEN e.h = 'DB' THEN 6 END) AS TEXT)) END
-    FROM (SELECT x, hex(substr(x, 1, 1)) AS h FROM (SELECT CASE typeof(w.value) WHEN 'blob' THEN w.value
-      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
-        FROM payload p WHERE p.id = w.value AND p.form < 4) END AS x)) e
-    WHERE coalesce((SELECT k.cipher FROM store_key k WHERE k.id = 0), 'blake3') = 'blake3')
-FROM write w JOIN checkpoint c ON c.seq = w.checkpoint JOIN namespace n ON n.id = c.namespace
-  JOIN thread t ON t.id = n.thread JOIN name ch ON ch.id = w.channel;
-
-CREATE VIEW v_channel_versions (thread, namespace, branch, ordinal, seq, channel, key, version, kind, task, payload, inline, json) AS
-SELECT t.public_id, n.path, v.branch, v.ordinal,
-  (SELECT o.ordinal + 1 + (o.kind >> 4) FROM version o WHERE o.branch = v.branch AND o.ordinal = v.ordinal
-    ORDER BY o.key DESC LIMIT 1),
-  ch.text, v.key, v.version + v.ordinal,
-  CASE v.kind & 15 WHEN 0 THEN 'empty' WHEN 1 THEN 'value' WHEN 2 THEN 'list' END, v.task,
-  CASE typeof(v.value) WHEN 'integer' THEN v.value END,
-  CASE WHEN v.kind & 15 = 1 AND typeof(v.value) = 'blob' THEN v.value END,
-  (SELECT CASE WHEN e.h = 'C0' THEN 'null' WHEN e.h = 'C2' THEN 'false' WHEN e.h = 'C3' THEN 'true'
-      WHEN length(e.x) = 1 AND (e.h < '80' OR e.h >= 'E0') OR e.h IN ('CC', 'CD', 'CE') THEN
-        (WITH RECURSIVE byte (at, sum) AS (SELECT 1 + (e.h BETWEEN 'CC' AND 'CE'), 0 UNION ALL
-          SELECT at + 1, sum * 256 + (instr('0123456789ABCDEF', substr(hex(e.x), 2 * at - 1, 1)) - 1) * 16
-            + instr('0123456789ABCDEF', substr(hex(e.x), 2 * at, 1)) - 1 FROM byte WHERE at <= length(e.x))
-        SELECT CAST(sum - 256 * (e.h >= 'E0') AS TEXT) FROM byte ORDER BY at DESC LIMIT 1)
-      WHEN e.h BETWEEN 'A0' AND 'BF' OR e.h IN ('D9', 'DA', 'DB') THEN json_quote(CAST(substr(e.x, CASE WHEN e.h BETWEEN 'A0' AND 'BF' THEN 2 WHEN e.h = 'D9' THEN 3 WHEN e.h = 'DA' THEN 4
-        WHEN e.h = 'DB' THEN 6 END) AS TEXT)) END
-    FROM (SELECT x, hex(substr(x, 1, 1)) AS h FROM (SELECT CASE typeof(v.value) WHEN 'blob' THEN v.value
-      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
-        FROM payload p WHERE p.id = v.value AND p.form < 4) END AS x)) e
-    WHERE v.kind & 15 = 1 AND coalesce((SELECT k.cipher FROM store_key k WHERE k.id = 0), 'blake3') = 'blake3')
-FROM version v JOIN branch br ON br.id = v.branch JOIN namespace n ON n.id = br.namespace
-  JOIN thread t ON t.id = n.thread JOIN name ch ON ch.id = v.key
-WHERE v.kind & 15 < 3;
-
-CREATE VIEW v_kv (namespace, key, created_at, updated_at, expires_at, codec, data) AS
-SELECT n.path, k.key,
-  strftime('%Y-%m-%dT%H:%M:%S', k.created_at / 1000000, 'unixepoch') || printf('.%06dZ', k.created_at % 1000000),
-  strftime('%Y-%m-%dT%H:%M:%S', k.updated_at / 1000000, 'unixepoch') || printf('.%06dZ', k.updated_at % 1000000),
-  strftime('%Y-%m-%dT%H:%M:%S', k.expires_at / 1000000, 'unixepoch') || printf('.%06dZ', k.expires_at % 1000000),
-  k.codec, k.data
-FROM kv k JOIN kv_namespace n ON n.id = k.namespace;
-
-CREATE VIEW v_facts (thread, fact, value) AS
-SELECT t.public_id, c.key, CASE typeof(c.after) WHEN 'text' THEN c.after ELSE 'sealed' END
-FROM thread t JOIN namespace n ON n.thread = t.id AND n.path = '' JOIN operation_change c ON c.namespace = n.id
-WHERE c.kind = 3 AND c.after IS NOT NULL AND c.operation = (SELECT max(o.operation) FROM operation_change o
-  WHERE o.namespace = c.namespace AND o.kind = 3 AND o.key = c.key);
-
 CREATE VIEW v_heads (thread, namespace, seq, newest) AS
 SELECT t.public_id, n.path, (SELECT CASE WHEN moved.newest = top.seq THEN moved.after ELSE top.seq END
     FROM (SELECT k.seq FROM checkpoint k WHERE k.namespace = n.id ORDER BY k.prefix DESC, k.seq DESC LIMIT 1) top
@@ -596,138 +379,70 @@ SELECT t.public_id, n.path, (SELECT CASE WHEN moved.newest = top.seq THEN moved.
   (SELECT k.seq FROM checkpoint k WHERE k.namespace = n.id ORDER BY k.prefix DESC, k.seq DESC LIMIT 1)
 FROM thread t JOIN namespace n ON n.thread = t.id;
 
-CREATE VIEW v_steps (thread, namespace, seq, checkpoint, step, position, task, node, state, started_at, ended_at, seconds,
-  error, attempt, handled, is_call, wake_at, attempts, result) AS
-SELECT s.thread, s.namespace, s.seq, s.checkpoint, s.step, CASE WHEN s.code >= 0 THEN s.code END,
-  CASE WHEN s.code < 0 THEN (SELECT f.text FROM name f WHERE f.id = -s.code) ELSE
-    (SELECT lower(substr(h, 1, 8) || '-' || substr(h, 9, 4) || '-' || substr(h, 13, 4) || '-' || substr(h, 17, 4) || '-'
-      || substr(h, 21)) FROM (SELECT hex(substr(s.tasks, 4 + 16 * s.code, 16)) AS h)) END,
-  s.node,
-  CASE WHEN s.code >= 0 AND (s.next_at IS NOT NULL OR EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx >= 0)) THEN 'done'
-    WHEN s.code < 0 AND EXISTS (SELECT 1 FROM write w JOIN name f ON f.id = w.channel WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx >= 0
-      AND f.text = '__return__') THEN 'done'
-    WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx = -1 AND w.value IS NOT NULL) THEN
-      CASE WHEN EXISTS (SELECT 1 FROM write w JOIN write m ON m.checkpoint = w.checkpoint AND m.task = w.task AND m.idx = -14
-        WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx = -1 AND CASE typeof(m.value) WHEN 'blob' THEN m.value
-      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
-        FROM payload p WHERE p.id = m.value AND p.form < 4) END = CASE typeof(w.value) WHEN 'blob' THEN w.value
-      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
-        FROM payload p WHERE p.id = w.value AND p.form < 4) END) THEN 'cancelled' ELSE 'failed' END
-    WHEN s.code < 0 AND NOT s.is_head THEN 'abandoned'
-    ELSE coalesce((SELECT CASE WHEN min(w.mark) >= 0 THEN 'sleeping' WHEN min(w.mark) <= -3 THEN 'interrupted' END
-      FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.mark IS NOT NULL), 'running') END,
-  CASE WHEN s.call ->> 1 IS NULL THEN s.created_at ELSE strftime('%Y-%m-%dT%H:%M:%S', (s.call ->> 1) / 1000000, 'unixepoch') || printf('.%06dZ', (s.call ->> 1) % 1000000) END,
-  CASE WHEN s.code >= 0 THEN strftime('%Y-%m-%dT%H:%M:%S', s.next_at / 1000000, 'unixepoch') || printf('.%06dZ', s.next_at % 1000000)
-    WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx = -1 AND w.value IS NOT NULL) OR EXISTS (SELECT 1 FROM write w
-      JOIN name f ON f.id = w.channel WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx >= 0 AND f.text = '__return__') THEN
-      strftime('%Y-%m-%dT%H:%M:%S', ((s.call ->> 1) + (s.call ->> 2)) / 1000000, 'unixepoch') || printf('.%06dZ', ((s.call ->> 1) + (s.call ->> 2)) % 1000000) END,
-  CASE WHEN s.code >= 0 THEN (s.next_at - s.due_at) / 1e6
-    WHEN EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx = -1 AND w.value IS NOT NULL) OR EXISTS (SELECT 1 FROM write w
-      JOIN name f ON f.id = w.channel WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx >= 0 AND f.text = '__return__') THEN (s.call ->> 2) / 1e6 END,
-  (SELECT CAST(substr(e.x, CASE WHEN e.h BETWEEN 'A0' AND 'BF' THEN 2 WHEN e.h = 'D9' THEN 3 WHEN e.h = 'DA' THEN 4
-      WHEN e.h = 'DB' THEN 6 END) AS TEXT)
-    FROM (SELECT x, hex(substr(x, 1, 1)) AS h FROM (SELECT CASE typeof(w.value) WHEN 'blob' THEN w.value
-      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
-        FROM payload p WHERE p.id = w.value AND p.form < 4) END AS x
-      FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx = -1)) e
-    WHERE coalesce((SELECT k.cipher FROM store_key k WHERE k.id = 0), 'blake3') = 'blake3'),
-  (SELECT 1 + CASE WHEN a.h < '9280' THEN (instr('0123456789ABCDEF', substr(a.h, 3, 1)) - 1) * 16 + (instr('0123456789ABCDEF', substr(a.h, 4, 1)) - 1)
-      WHEN a.h < '92CD' THEN (instr('0123456789ABCDEF', substr(a.h, 5, 1)) - 1) * 16 + (instr('0123456789ABCDEF', substr(a.h, 6, 1)) - 1)
-      WHEN a.h < '92CE' THEN (instr('0123456789ABCDEF', substr(a.h, 5, 1)) - 1) * 4096 + (instr('0123456789ABCDEF', substr(a.h, 6, 1)) - 1) * 256
-        + (instr('0123456789ABCDEF', substr(a.h, 7, 1)) - 1) * 16 + (instr('0123456789ABCDEF', substr(a.h, 8, 1)) - 1) END
-    FROM (SELECT hex(w.value) AS h FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx = -8
-      AND typeof(w.value) = 'blob') a WHERE a.h BETWEEN '92' AND '93'),
-  EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx = -5),
-  s.code < 0,
-  (SELECT strftime('%Y-%m-%dT%H:%M:%S', at / 1000000, 'unixepoch') || printf('.%06dZ', at % 1000000) FROM (SELECT CASE
-    WHEN s.code >= 0 THEN (SELECT r.wake_at FROM timer r WHERE r.namespace = s.place AND r.checkpoint = s.seq
-      AND r.task = substr(s.tasks, 4 + 16 * s.code, 16))
-    ELSE (SELECT min(CASE WHEN w.mark >= 0 THEN w.mark ELSE -16 - w.mark END) FROM write w
-      WHERE w.checkpoint = s.seq AND w.task = s.code AND (w.mark >= 0 OR w.mark <= -16)
-        AND NOT EXISTS (SELECT 1 FROM write o JOIN name f ON f.id = o.channel WHERE o.checkpoint = w.checkpoint AND o.task = w.task
-          AND (o.idx >= 0 AND f.text = '__return__' OR o.idx = -1 AND o.value IS NOT NULL))) END AS at)),
-  (SELECT CAST(substr(e.x, CASE WHEN e.h BETWEEN 'A0' AND 'BF' THEN 2 WHEN e.h = 'D9' THEN 3 WHEN e.h = 'DA' THEN 4
-      WHEN e.h = 'DB' THEN 6 END) AS TEXT) -> '$.attempts'
-    FROM (SELECT x, hex(substr(x, 1, 1)) AS h FROM (SELECT CASE typeof(w.value) WHEN 'blob' THEN w.value
-      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
-        FROM payload p WHERE p.id = w.value AND p.form < 4) END AS x
-      FROM write w WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx = -13)) e
-    WHERE coalesce((SELECT k.cipher FROM store_key k WHERE k.id = 0), 'blake3') = 'blake3'),
-  (SELECT v.json FROM write w JOIN name f ON f.id = w.channel JOIN v_writes v ON v.seq = w.checkpoint AND v.idx = w.idx
-      AND v.part = w.part AND v.channel = f.text AND CASE WHEN s.code >= 0 THEN v.position = s.code
-      ELSE v.position IS NULL AND v.task = (SELECT f.text FROM name f WHERE f.id = -s.code) END
-    WHERE w.checkpoint = s.seq AND w.task = s.code AND w.idx >= 0 AND f.text IN ('__return__', '__end__') LIMIT 1)
-FROM (SELECT c.thread, c.namespace, c.seq, c.checkpoint, c.step + 1 AS step, c.created_at, c.is_head, k.tasks, k.namespace AS place,
-    k.created_at AS due_at, j.value ->> 0 AS code, j.value ->> 1 AS node,
-    d.created_at AS next_at,
-    (WITH RECURSIVE part (h, at, field, left, value) AS (
-        SELECT hex(w.value), 1, -1, 0, 0 FROM write w WHERE w.checkpoint = k.seq AND w.task = j.value ->> 0 AND j.value ->> 0 < 0
-          AND w.idx = -11 AND typeof(w.value) = 'blob' AND hex(substr(w.value, 1, 2)) = '94CE'
-        UNION ALL
-        SELECT h, at + 1, field + (left = 0),
-          CASE WHEN left > 0 THEN left - 1 ELSE CASE substr(h, 2 * at + 1, 2) WHEN 'CC' THEN 1 WHEN 'CD' THEN 2 WHEN 'CE' THEN 4
-            WHEN 'CF' THEN 8 ELSE 0 END END,
-          CASE WHEN left = 0 AND substr(h, 2 * at + 1, 2) >= '80' THEN 0 ELSE value * 256 * (left > 0)
-            + (instr('0123456789ABCDEF', substr(h, 2 * at + 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 2 * at + 2, 1)) - 1 END
-        FROM part WHERE 2 * at < length(h))
-      SELECT json_group_array(value) FROM part WHERE left = 0 AND field >= 0 AND coalesce((SELECT k.cipher FROM store_key k WHERE k.id = 0), 'blake3') = 'blake3') AS call
-  FROM checkpoint k CROSS JOIN v_checkpoints c ON c.seq = k.seq CROSS JOIN json_each((
-    SELECT json_group_array(json_array(code, node)) FROM (
-      SELECT j.key AS code, j.value AS node FROM json_each(c.next) j
-      UNION ALL
-      SELECT w.task, (WITH RECURSIVE tail (at) AS (SELECT length(w.path) - 13 UNION ALL SELECT at - 1 FROM tail
-            WHERE at > 1 AND NOT substr(w.path, at, 14) GLOB ', [0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9], ')
-          SELECT CASE WHEN substr(w.path, min(at), 14) GLOB ', [0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9], ' THEN substr(w.path, min(at) + 14) ELSE '' END
-          FROM tail)
-      FROM write w WHERE w.checkpoint = k.seq AND w.task < 0
-        AND (substr(w.path, 1, 4) = '~c, ' OR substr(w.path, -12) = ', 0000000001')
-        AND NOT EXISTS (SELECT 1 FROM write o WHERE o.checkpoint = w.checkpoint AND o.task = w.task AND (o.idx, o.part) < (w.idx, w.part))))) j
-    LEFT JOIN checkpoint d ON d.seq = (SELECT v.seq FROM checkpoint v WHERE v.namespace = k.namespace AND v.prefix >= k.prefix
-      AND v.seq - v.parent = k.seq ORDER BY v.prefix, v.seq LIMIT 1)
-  WHERE k.tasks IS NOT NULL) s;
+CREATE VIEW v_facts (thread, fact, value) AS
+SELECT t.public_id, c.key, CASE typeof(c.after) WHEN 'text' THEN c.after ELSE 'sealed' END
+FROM thread t JOIN namespace n ON n.thread = t.id AND n.path = '' JOIN operation_change c ON c.namespace = n.id
+WHERE c.kind = 3 AND c.after IS NOT NULL AND c.operation = (SELECT max(o.operation) FROM operation_change o
+  WHERE o.namespace = c.namespace AND o.kind = 3 AND o.key = c.key);
 
-CREATE VIEW v_pending (thread, namespace, seq, checkpoint, position, task, node, state, wake_at, error, payload, inline,
-  is_call) AS
-SELECT s.thread, s.namespace, s.seq, s.checkpoint, s.position, s.task, s.node,
-  CASE s.state WHEN 'done' THEN 'running' ELSE s.state END,
-  CASE s.state WHEN 'sleeping' THEN s.wake_at END,
-  s.error,
-  (SELECT w.payload FROM v_writes w WHERE w.seq = s.seq AND w.task = s.task AND w.idx = -3),
-  (SELECT w.inline FROM v_writes w WHERE w.seq = s.seq AND w.task = s.task AND w.idx = -3),
-  s.is_call
-FROM v_heads h CROSS JOIN v_steps s ON s.seq = h.seq
-WHERE CASE WHEN s.is_call THEN s.state <> 'done'
-  ELSE NOT EXISTS (SELECT 1 FROM write w WHERE w.checkpoint = s.seq AND w.task = s.position AND w.idx >= 0) END;
+CREATE VIEW v_threads (thread, created_at, updated_at, namespaces, branches, checkpoints, title, project, labels, archived,
+  pinned, graph) AS
+SELECT t.public_id, strftime('%Y-%m-%dT%H:%M:%S', t.created_at / 1000000, 'unixepoch') || printf('.%06dZ', t.created_at % 1000000),
+  (SELECT strftime('%Y-%m-%dT%H:%M:%S', k.created_at / 1000000, 'unixepoch') || printf('.%06dZ', k.created_at % 1000000)
+    FROM checkpoint k WHERE k.namespace = r.id ORDER BY k.prefix DESC, k.seq DESC LIMIT 1),
+  (SELECT count(*) FROM namespace n WHERE n.thread = t.id),
+  (SELECT count(*) FROM namespace n JOIN branch b ON b.namespace = n.id WHERE n.thread = t.id),
+  (SELECT count(*) FROM namespace n JOIN checkpoint c ON c.namespace = n.id WHERE n.thread = t.id),
+  (SELECT f.value FROM v_facts f WHERE f.thread = t.public_id AND f.fact = 'title'),
+  (SELECT f.value FROM v_facts f WHERE f.thread = t.public_id AND f.fact = 'project'),
+  (SELECT f.value FROM v_facts f WHERE f.thread = t.public_id AND f.fact = 'labels'),
+  EXISTS (SELECT 1 FROM v_facts f WHERE f.thread = t.public_id AND f.fact = 'archived'),
+  EXISTS (SELECT 1 FROM v_facts f WHERE f.thread = t.public_id AND f.fact = 'pinned'),
+  (SELECT CASE WHEN json_valid(c.metadata) THEN c.metadata ->> '$.graph' END FROM v_heads h JOIN checkpoint c ON c.seq = h.seq
+    WHERE h.thread = t.public_id AND h.namespace = '')
+FROM thread t LEFT JOIN namespace r ON r.thread = t.id AND r.path = '';
 
-CREATE VIEW v_state (thread, namespace, channel, seq, version, kind, payload, inline, json) AS
-SELECT h.thread, h.namespace, v.channel, h.seq, v.version, v.kind, v.payload, v.inline, v.json
-FROM v_heads h CROSS JOIN json_each((
-    WITH RECURSIVE span (branch, last) AS (
-      SELECT c.branch, c.ordinal FROM checkpoint c WHERE c.seq = h.seq
-      UNION ALL
-      SELECT b.parent, b.upto FROM span JOIN branch b ON b.id = span.branch WHERE b.parent < b.id)
-    SELECT json_group_array(json_array(l.branch, l.ordinal, l.key)) FROM (SELECT x.key, x.branch, max(x.ordinal) AS ordinal
-      FROM span CROSS JOIN version x ON x.branch = span.branch AND x.ordinal <= span.last WHERE x.kind & 15 < 3 GROUP BY x.key) l)) j
-  CROSS JOIN v_channel_versions v ON v.branch = j.value ->> 0 AND v.ordinal = j.value ->> 1 AND v.key = j.value ->> 2;
+CREATE VIEW v_checkpoints (seq, thread, namespace, checkpoint, parent, branch, ordinal, step, source, created_at, run, nodes,
+  metadata, sum, is_head) AS
+SELECT c.seq, t.public_id, n.path, c.id, (SELECT p.id FROM checkpoint p WHERE p.seq = c.seq - c.parent), c.branch, c.ordinal,
+  c.step, CASE c.source & 3 WHEN 0 THEN 'input' WHEN 1 THEN 'loop' WHEN 2 THEN 'update' WHEN 3 THEN 'fork' END,
+  strftime('%Y-%m-%dT%H:%M:%S', c.created_at / 1000000, 'unixepoch') || printf('.%06dZ', c.created_at % 1000000), c.run,
+  (SELECT json_group_array(f.text) FROM version v JOIN name f ON f.id = v.key
+    WHERE v.branch = c.branch AND v.ordinal = c.ordinal AND v.kind & 15 = 3),
+  c.metadata, c.sum, c.seq IS (SELECT h.seq FROM v_heads h WHERE h.thread = t.public_id AND h.namespace = n.path)
+FROM checkpoint c JOIN namespace n ON n.id = c.namespace JOIN thread t ON t.id = n.thread;
 
-CREATE VIEW v_usage (day, thread, namespace, seq, node, model, input_tokens, output_tokens, cost_usd) AS
-SELECT strftime('%Y-%m-%d', c.created_at / 1000000, 'unixepoch'), t.public_id, n.path, c.seq,
-  (SELECT f.text FROM version v JOIN name f ON f.id = v.key WHERE v.branch = c.branch AND v.ordinal = c.ordinal AND v.kind & 15 = 3 LIMIT 1),
-  u.value ->> '$.model', u.value ->> '$.input_tokens', u.value ->> '$.output_tokens', u.value ->> '$.cost_usd'
-FROM thread t CROSS JOIN namespace n ON n.thread = t.id CROSS JOIN checkpoint c ON c.namespace = n.id
-  CROSS JOIN json_each(CASE WHEN json_type(c.metadata, '$.usage') = 'array' THEN c.metadata -> '$.usage'
-    ELSE json_array(c.metadata -> '$.usage') END) u
-WHERE typeof(c.metadata) = 'text' AND instr(c.metadata, '"usage"') > 0 AND json_valid(c.metadata)
-  AND json_type(c.metadata, '$.usage') IN ('object', 'array') AND u.type = 'object'
-UNION ALL
-SELECT strftime('%Y-%m-%d', c.created_at / 1000000, 'unixepoch'), m.thread, m.namespace, m.seq, m.node, m.model, m.input_tokens, m.output_tokens, NULL
-FROM v_messages m CROSS JOIN checkpoint c ON c.seq = m.seq
-WHERE coalesce(m.input_tokens, m.output_tokens) IS NOT NULL AND m.namespace = '' AND c.source >= 0
-  AND NOT EXISTS (SELECT 1 FROM name f CROSS JOIN item r ON r.channel = f.id CROSS JOIN payload q ON q.id = r.value
-    WHERE f.kind = 3 AND f.text = m.channel AND r.branch = m.branch AND r.slot = m.slot AND r.ordinal < m.ordinal AND r.op = 1
-      AND coalesce(q.input_tokens, q.output_tokens) IS NOT NULL)
-  AND NOT (typeof(c.metadata) = 'text' AND instr(c.metadata, '"usage"') > 0 AND json_valid(c.metadata)
-  AND json_type(c.metadata, '$.usage') IN ('object', 'array'));
+CREATE VIEW v_messages (thread, namespace, branch, channel, slot, ordinal, seq, created_at, id, kind, name, text, tool_calls,
+  input_tokens, output_tokens, payload) AS
+SELECT t.public_id, n.path, i.branch, ch.text, i.slot, i.ordinal, c.seq,
+  strftime('%Y-%m-%dT%H:%M:%S', c.created_at / 1000000, 'unixepoch') || printf('.%06dZ', c.created_at % 1000000),
+  p.item_id, p.kind, p.name,
+  CASE typeof(p.text) WHEN 'integer' THEN (SELECT CAST(b.data AS TEXT) FROM blob b WHERE b.id = p.text) ELSE p.text END,
+  p.tool_calls, p.input_tokens, p.output_tokens, p.id
+FROM item i JOIN branch br ON br.id = i.branch JOIN namespace n ON n.id = br.namespace
+  JOIN thread t ON t.id = n.thread JOIN name ch ON ch.id = i.channel JOIN payload p ON p.id = i.value
+  LEFT JOIN checkpoint c ON c.seq = (SELECT v.ordinal + 1 + (v.kind >> 4) FROM version v
+    WHERE v.branch = i.branch AND v.ordinal = i.ordinal ORDER BY v.key DESC LIMIT 1)
+WHERE i.op = 1 AND p.kind IS NOT NULL;
+
+CREATE VIEW v_writes (thread, namespace, seq, checkpoint, position, task, idx, part, channel, consumed_by, path, payload,
+  inline) AS
+SELECT t.public_id, n.path, c.seq, c.id, CASE WHEN w.task >= 0 THEN w.task END,
+  CASE WHEN w.task < 0 THEN (SELECT f.text FROM name f WHERE f.id = -w.task) ELSE substr(c.tasks, 4 + 16 * w.task, 16) END,
+  w.idx, w.part, ch.text, (SELECT k.id FROM checkpoint k WHERE k.seq = w.checkpoint + w.child), w.path,
+  CASE typeof(w.value) WHEN 'integer' THEN w.value END, CASE typeof(w.value) WHEN 'blob' THEN w.value END
+FROM write w JOIN checkpoint c ON c.seq = w.checkpoint JOIN namespace n ON n.id = c.namespace
+  JOIN thread t ON t.id = n.thread JOIN name ch ON ch.id = w.channel;
+
+CREATE VIEW v_channel_versions (thread, namespace, branch, ordinal, seq, channel, key, version, kind, task, payload, inline) AS
+SELECT t.public_id, n.path, v.branch, v.ordinal,
+  (SELECT o.ordinal + 1 + (o.kind >> 4) FROM version o WHERE o.branch = v.branch AND o.ordinal = v.ordinal
+    ORDER BY o.key DESC LIMIT 1),
+  ch.text, v.key, v.version + v.ordinal, CASE v.kind & 15 WHEN 0 THEN 'empty' WHEN 1 THEN 'value' WHEN 2 THEN 'list' END, v.task,
+  CASE typeof(v.value) WHEN 'integer' THEN v.value END, CASE WHEN v.kind & 15 = 1 AND typeof(v.value) = 'blob' THEN v.value END
+FROM version v JOIN branch br ON br.id = v.branch JOIN namespace n ON n.id = br.namespace
+  JOIN thread t ON t.id = n.thread JOIN name ch ON ch.id = v.key
+WHERE v.kind & 15 < 3;
 
 CREATE VIEW v_operations (seq, operation, kind, at, actor, thread, run, checkpoint, changes) AS
 SELECT o.seq, o.id,
@@ -743,47 +458,20 @@ FROM operation o JOIN operation_change c ON c.operation = o.id JOIN namespace n 
   JOIN thread t ON t.id = n.thread
 GROUP BY o.id, t.id
 UNION ALL
-SELECT max(c.seq), NULL, CASE WHEN c.run IS NULL THEN c.source ELSE 'run' END, c.created_at, NULL, c.thread, c.run,
-  c.checkpoint, NULL
+SELECT max(c.seq), NULL, CASE WHEN c.run IS NULL THEN c.source ELSE 'run' END, c.created_at,
+  CASE WHEN json_valid(c.metadata) THEN c.metadata ->> '$.actor' END, c.thread, c.run, c.checkpoint, NULL
 FROM v_checkpoints c WHERE c.namespace = '' GROUP BY c.thread, coalesce(c.run, c.seq);
 
-CREATE VIEW v_signals (thread, name, position, seq, sent_at, received_at, payload, inline, json) AS
-SELECT t.public_id, ch.text, i.slot, c.seq,
-  strftime('%Y-%m-%dT%H:%M:%S', c.created_at / 1000000, 'unixepoch') || printf('.%06dZ', c.created_at % 1000000),
-  (SELECT strftime('%Y-%m-%dT%H:%M:%S', r.created_at / 1000000, 'unixepoch') || printf('.%06dZ', r.created_at % 1000000)
-    FROM checkpoint r WHERE r.seq = (SELECT v.ordinal + 1 + (v.kind >> 4) FROM version v WHERE v.branch = i.branch AND v.ordinal = (SELECT min(gone.ordinal) FROM (
-      SELECT (SELECT r.ordinal FROM item r WHERE r.branch = i.branch AND r.channel = i.channel AND r.slot = i.slot
-        AND r.ordinal > i.ordinal ORDER BY r.ordinal LIMIT 1) AS ordinal
-      UNION ALL
-      SELECT (SELECT d.ordinal FROM item d WHERE d.branch = i.branch AND d.channel = i.channel AND d.slot < -1 - i.ordinal AND d.op = 2
-        AND EXISTS (WITH RECURSIVE cut (h, at, byte, field, value, unit, first, covers) AS (
-            SELECT h, 1, (instr('0123456789ABCDEF', substr(h, 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 2, 1)) - 1, 0, 0, 1, 0, 0
-            FROM (SELECT hex(d.value) AS h)
-            UNION ALL
-            SELECT h, at + 1, (instr('0123456789ABCDEF', substr(h, 2 * at + 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 2 * at + 2, 1)) - 1,
-              CASE WHEN byte > 127 THEN field ELSE (field + 1) % 3 END,
-              CASE WHEN byte > 127 THEN value + (byte - 128) * unit ELSE 0 END,
-              CASE WHEN byte > 127 THEN unit * 128 ELSE 1 END,
-              CASE WHEN byte < 128 AND field = 0 THEN value + byte * unit ELSE first END,
-              byte < 128 AND field = 1 AND i.slot >= first AND i.slot < first + value + byte * unit
-            FROM cut WHERE 2 * at <= length(h) AND NOT covers)
-          SELECT 1 FROM cut WHERE covers) ORDER BY d.slot DESC LIMIT 1)) gone)
-    ORDER BY v.key DESC LIMIT 1)),
-  CASE typeof(i.value) WHEN 'integer' THEN i.value END,
-  CASE typeof(i.value) WHEN 'blob' THEN i.value END,
-  (SELECT CASE WHEN e.h = 'C0' THEN 'null' WHEN e.h = 'C2' THEN 'false' WHEN e.h = 'C3' THEN 'true'
-      WHEN length(e.x) = 1 AND (e.h < '80' OR e.h >= 'E0') OR e.h IN ('CC', 'CD', 'CE') THEN
-        (WITH RECURSIVE byte (at, sum) AS (SELECT 1 + (e.h BETWEEN 'CC' AND 'CE'), 0 UNION ALL
-          SELECT at + 1, sum * 256 + (instr('0123456789ABCDEF', substr(hex(e.x), 2 * at - 1, 1)) - 1) * 16
-            + instr('0123456789ABCDEF', substr(hex(e.x), 2 * at, 1)) - 1 FROM byte WHERE at <= length(e.x))
-        SELECT CAST(sum - 256 * (e.h >= 'E0') AS TEXT) FROM byte ORDER BY at DESC LIMIT 1)
-      WHEN e.h BETWEEN 'A0' AND 'BF' OR e.h IN ('D9', 'DA', 'DB') THEN json_quote(CAST(substr(e.x, CASE WHEN e.h BETWEEN 'A0' AND 'BF' THEN 2 WHEN e.h = 'D9' THEN 3 WHEN e.h = 'DA' THEN 4
-        WHEN e.h = 'DB' THEN 6 END) AS TEXT)) END
-    FROM (SELECT x, hex(substr(x, 1, 1)) AS h FROM (SELECT CASE typeof(i.value) WHEN 'blob' THEN i.value
-      ELSE (SELECT coalesce((SELECT b.data FROM blob b WHERE b.id = p.data AND typeof(p.data) = 'integer'), p.data)
-        FROM payload p WHERE p.id = i.value AND p.form < 4) END AS x)) e
-    WHERE coalesce((SELECT k.cipher FROM store_key k WHERE k.id = 0), 'blake3') = 'blake3')
-FROM thread t CROSS JOIN namespace n ON n.thread = t.id AND n.path = 'signals:mailbox' CROSS JOIN branch br ON br.namespace = n.id
-  CROSS JOIN item i ON i.branch = br.id AND i.op = 1 JOIN name ch ON ch.id = i.channel
-  LEFT JOIN checkpoint c ON c.seq = (SELECT v.ordinal + 1 + (v.kind >> 4) FROM version v
-    WHERE v.branch = i.branch AND v.ordinal = i.ordinal ORDER BY v.key DESC LIMIT 1);
+CREATE VIEW v_timers (thread, namespace, checkpoint, task, wake_at) AS
+SELECT t.public_id, n.path, c.id, r.task,
+  strftime('%Y-%m-%dT%H:%M:%S', r.wake_at / 1000000, 'unixepoch') || printf('.%06dZ', r.wake_at % 1000000)
+FROM timer r JOIN checkpoint c ON c.seq = r.checkpoint JOIN namespace n ON n.id = r.namespace
+  JOIN thread t ON t.id = n.thread;
+
+CREATE VIEW v_kv (namespace, key, created_at, updated_at, expires_at, codec, data) AS
+SELECT n.path, k.key,
+  strftime('%Y-%m-%dT%H:%M:%S', k.created_at / 1000000, 'unixepoch') || printf('.%06dZ', k.created_at % 1000000),
+  strftime('%Y-%m-%dT%H:%M:%S', k.updated_at / 1000000, 'unixepoch') || printf('.%06dZ', k.updated_at % 1000000),
+  strftime('%Y-%m-%dT%H:%M:%S', k.expires_at / 1000000, 'unixepoch') || printf('.%06dZ', k.expires_at % 1000000),
+  k.codec, k.data
+FROM kv k JOIN kv_namespace n ON n.id = k.namespace;

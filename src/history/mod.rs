@@ -30,7 +30,7 @@ pub use read::damaged::{Damaged, ListItem, Placeholder};
 pub use read::entries::EntryDiff;
 pub use read::messages::MessageQuery;
 pub use read::snapshot::Snapshot;
-pub use read::usage::{UsageQuery, UsageTotal};
+pub use read::usage::{UsageCall, UsageQuery, UsageTotal};
 pub use remove::delete_runs::DeletedRuns;
 pub use remove::prune::{PrunePlan, PrunePolicy};
 pub use thread::facts::FactsUpdate;

@@ -28,7 +28,6 @@ mod store_model;
 mod surface;
 mod undo;
 mod updates;
-mod views;
 mod watch;
 
 /// Returns how many cases a test runs: a share of them in the test command, all with the variable `ANNALS_ALL_CASES`.

@@ -50,7 +50,6 @@ mod serve;
 mod show;
 mod since;
 mod sql;
-mod sql_views;
 mod state_patch;
 mod stats;
 mod steps;

@@ -1,10 +1,13 @@
 //! `annals sql QUERY`: runs a query over the tables and views of the store, for reading only.
 //!
-//! The views are documented in `docs/views.md`; those of [`views`](crate::sql_views) show objects and lists as JSON as
-//! well. JSON: `{"schema": 1, "columns": [..], "rows": [[..]]}`; a BLOB is `{"$bytes": base64}` as in every document.
-//! With `--views`: `{"schema": 1, "views": [{"view", "columns": [..]}], "functions": [..]}`. Rows are printed as they
-//! are read, so the document of a query that fails after the first of them is not whole; the exit code tells. With
-//! `--csv` the rows are comma-separated values (RFC 4180).
+//! The views are documented in `docs/views.md`; [`functions`] adds those that decode. With `--into` all views are
+//! written to a new file ([`into`]). JSON: `{"schema": 1, "columns": [..], "rows": [[..]]}`; a BLOB is
+//! `{"$bytes": base64}` as in every document. With `--views`: `{"schema": 1, "views": [{"view", "columns": [..]}],
+//! "functions": [..]}`. Rows are printed as they are read, so the document of a query that fails after the first of them
+//! is not whole; the exit code tells. With `--csv` the rows are comma-separated values (RFC 4180).
+
+mod functions;
+mod into;
 
 use std::path::Path;
 
@@ -19,7 +22,7 @@ use crate::args;
 use crate::errors::CommandFailure;
 use crate::key::NamedStore;
 use crate::output::{self, ColumnWidths, Printer, columns, cut, escape};
-use crate::{point, sql_views};
+use crate::point;
 
 /// The number of characters of a cell that are shown in columns; JSON and CSV have all.
 const CELL_CHARS: usize = 80;
@@ -39,6 +42,9 @@ pub(crate) fn run(args: &args::SqlArgs, named: NamedStore<'_>, out: &mut Printer
     // last, as its reader removes the files beside the store.
     let store = point::open_to_read(named)?;
     let connection = connect_to_read(point::named(named)?, &store).map_err(refused)?;
+    if let Some(to) = &args.into {
+        return into::run(&connection, to, out);
+    }
     let Some(query) = &args.query else { return list_views(&connection, out) };
     let mut statement = connection.prepare(query).map_err(refused)?;
     if statement.expanded_sql().is_none() {
@@ -65,22 +71,19 @@ pub(crate) fn run(args: &args::SqlArgs, named: NamedStore<'_>, out: &mut Printer
 
 /// Lists the views with their columns.
 fn list_views(connection: &Connection, out: &mut Printer) -> Result<u8, CommandFailure> {
-    let mut statement = connection.prepare(sql_views::COLUMNS).map_err(refused)?;
-    let rows =
-        statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))).map_err(refused)?;
-    let views: Vec<(String, String)> = rows.collect::<Result<_, _>>().map_err(refused)?;
+    let views = functions::views(connection).map_err(refused)?;
     if out.is_json() {
-        let view = |(view, columns): &(String, String)| json!({ "view": view, "columns": columns.split(", ").collect::<Vec<_>>() });
-        let views: Vec<Json> = views.iter().map(view).collect();
-        out.json(&json!({ "schema": 1, "views": views, "functions": sql_views::FUNCTIONS }))?;
+        let views: Vec<Json> =
+            views.iter().map(|(view, columns)| json!({ "view": view, "columns": columns })).collect();
+        out.json(&json!({ "schema": 1, "views": views, "functions": functions::FUNCTIONS }))?;
         return Ok(0);
     }
-    let rows: Vec<Vec<String>> = views.into_iter().map(|(view, columns)| vec![view, columns]).collect();
+    let rows: Vec<Vec<String>> = views.into_iter().map(|(view, columns)| vec![view, columns.join(", ")]).collect();
     for line in columns(&rows) {
         out.line(line)?;
     }
     out.flush()?;
-    output::note(format!("functions: {}", sql_views::FUNCTIONS.join(", ")));
+    output::note(format!("functions: {}", functions::FUNCTIONS.join(", ")));
     Ok(0)
 }
 
@@ -96,7 +99,7 @@ pub fn connect_to_read(path: &Path, store: &Store) -> Result<Connection, SqlErro
         connection.set_limit(limit, most)?;
     }
     let mut connection = connection;
-    sql_views::add(&connection, store)?;
+    functions::add(&connection, store)?;
     connection.authorizer(Some(decide))?;
     Ok(connection)
 }

@@ -48,6 +48,8 @@ mod terminal;
 mod transfer;
 #[path = "cli/verbs.rs"]
 mod verbs;
+#[path = "cli/views.rs"]
+mod views;
 #[cfg(unix)]
 #[path = "cli/work.rs"]
 mod work;

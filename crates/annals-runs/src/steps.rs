@@ -97,6 +97,8 @@ pub struct StepInfo {
     pub state: StepState,
     /// Its attempts, the first one first. One that has not begun yet is not counted.
     pub attempts: Vec<AttemptInfo>,
+    /// True if another node handles its failure.
+    pub is_handled: bool,
     /// The time at which it was due, of a call the time at which it was made.
     pub started_at: Timestamp,
     /// The time at which it ended, if [`StepInfo::has_own_end`] says so, else that at which its superstep ended.
@@ -262,6 +264,7 @@ struct StepWrites {
     /// The number of its attempt, from 0.
     attempt: Option<i64>,
     retries: Option<StoredRetries>,
+    is_handled: bool,
 }
 
 /// The stored attempts of a task, a JSON text.
@@ -298,6 +301,7 @@ impl StepWrites {
             ended: None,
             attempt: None,
             retries: None,
+            is_handled: false,
         }
     }
 
@@ -327,6 +331,7 @@ impl StepWrites {
                 self.started = list(&call, 1).map(Timestamp::from_micros);
                 self.took = list(&call, 2).unwrap_or(0);
             }
+            Some(SpecialWrite::ErrorSource) => self.is_handled = true,
             Some(SpecialWrite::Ended) => self.ended = write.to_value()?.as_int().map(Timestamp::from_micros),
             Some(SpecialWrite::Retries) => self.retries = serde_json::from_str(&text(write.to_value()?)).ok(),
             _ => {}
@@ -421,6 +426,7 @@ impl Superstep<'_> {
             is_call,
             state,
             attempts,
+            is_handled: of.is_handled,
             started_at,
             ended_at,
             has_own_end,

@@ -4,7 +4,7 @@
 //! A checkpoint whose metadata has the member `usage`, an object or a list of objects, counts what that says:
 //! [`ModelUsage`](crate::history::ModelUsage) writes it. Other checkpoints of the root namespace count the messages
 //! with tokens that they put, with the model of `response_metadata`; a message that replaces one with tokens does not
-//! count. A pruned checkpoint counts what its metadata says alone. The view `v_usage` has the same rules. Invariant:
+//! count. A pruned checkpoint counts what its metadata says alone. Invariant:
 //! the memory is that of the sums, of two pages of checkpoints and of a bit for each message with tokens. *Absent:*
 //! prices; the costs are those that the program stated.
 
@@ -17,7 +17,7 @@ use crate::limits::INDEX_SNAPSHOT_INTERVAL;
 use crate::store::counts::{StatedCall, stated_calls};
 use crate::store::log::LogExt;
 use crate::store::record::{ChannelRecord, ChannelValue, CheckpointRecord, is_control};
-use crate::store::{ItemRange, Source, Store, StoreError};
+use crate::store::{CheckpointRef, ItemRange, Source, Store, StoreError};
 
 use super::oldest_first::{each_after, each_checkpoint, each_thread};
 use super::snapshot::item_message;
@@ -147,6 +147,28 @@ pub struct UsageTotal {
     pub time: Option<Duration>,
 }
 
+/// A model call of a thread, as [`Store::usage_calls`] visits it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct UsageCall {
+    /// The checkpoint that counts it.
+    pub point: CheckpointRef,
+    /// The order of the checkpoint in the log.
+    pub seq: u64,
+    /// The date of the checkpoint, UTC.
+    pub day: String,
+    /// The node; `None` if it is not known.
+    pub node: Option<Arc<str>>,
+    /// The model; `None` if it is not known.
+    pub model: Option<String>,
+    /// Tokens read.
+    pub input_tokens: u64,
+    /// Tokens written.
+    pub output_tokens: u64,
+    /// The stated costs in US dollars; `None` if none were.
+    pub cost_usd: Option<f64>,
+}
+
 /// A model call.
 #[derive(Default)]
 struct ModelCall {
@@ -220,6 +242,104 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Visits the model calls of a thread that [`Store::usage`] counts: each namespace in the order of its checkpoints.
+    ///
+    /// # Errors
+    /// As [`Store::usage`]; and what `visit` returns.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::history::ModelUsage;
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let store = Store::memory();
+    /// let chat = store.thread("trip")?;
+    /// chat.write().append("messages", [Message::ai("The Gasthof Post")]).usage(ModelUsage::new(812, 64)).commit()?;
+    /// let mut tokens = Vec::new();
+    /// store.usage_calls("trip", &mut |call| {
+    ///     tokens.push((call.seq, call.input_tokens));
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(tokens, [(1, 812)]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn usage_calls(
+        &self,
+        thread: &str,
+        visit: &mut dyn FnMut(&UsageCall) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.flush_abandoned();
+        let thread = ThreadId::new(thread)?;
+        for namespace in self.backend().namespaces(&thread)? {
+            let mut counted = CountedPositions::default();
+            each_checkpoint(self, &thread, &namespace, &mut |record, parent| {
+                let mut calls = Vec::new();
+                if parent.is_some_and(|parent| parent.pruned) {
+                    each_pruned(self, record, &mut |pruned, parent| {
+                        calls.extend(stated(pruned, parent).into_iter().flatten().map(|call| call.of(pruned)));
+                    })?;
+                }
+                let own = calls_of(self, (record, parent), &mut counted, None)?;
+                calls.extend(own.into_iter().map(|call| call.of(record)));
+                calls.iter().try_for_each(&mut *visit)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl ModelCall {
+    /// Returns the call as one that a checkpoint counts.
+    fn of(self, record: &CheckpointRecord) -> UsageCall {
+        UsageCall {
+            point: record.point.clone(),
+            seq: record.seq,
+            day: day_of(record),
+            node: self.node,
+            model: self.model,
+            input_tokens: self.input_tokens,
+            output_tokens: self.output_tokens,
+            cost_usd: Some(self.cost_usd).filter(|cost| *cost != 0.0),
+        }
+    }
+}
+
+/// Returns the date of a checkpoint.
+fn day_of(record: &CheckpointRecord) -> String {
+    record.created_at.to_string().chars().take(10).collect()
+}
+
+/// The visit of the values that a checkpoint put, each with the node that wrote it.
+type VisitPut<'v> = &'v mut dyn FnMut(&Put<'_>, Option<Arc<str>>);
+
+/// Returns the calls of a checkpoint after its parent, and visits what it put if that is asked for.
+fn calls_of(
+    store: &Store,
+    (record, parent): (&CheckpointRecord, Option<&CheckpointRecord>),
+    counted: &mut CountedPositions,
+    mut visit: Option<VisitPut<'_>>,
+) -> Result<Vec<ModelCall>, StoreError> {
+    let stated = stated(record, parent);
+    let counts_messages = stated.is_none() && record.point.namespace.is_root();
+    let mut calls = stated.unwrap_or_default();
+    if counts_messages || visit.is_some() {
+        each_put(store, record, &mut |put| {
+            let node = put.task.and_then(|task| node_of(parent, task as usize));
+            if counts_messages && let Some(call) = put.message_call(record, counted)? {
+                calls.push(ModelCall { node: node.clone(), ..call });
+            }
+            if let Some(visit) = &mut visit {
+                visit(&put, node);
+            }
+            Ok(())
+        })?;
+    }
+    Ok(calls)
+}
+
 /// The sums so far.
 struct UsageSums<'a> {
     query: &'a UsageQuery,
@@ -246,23 +366,15 @@ impl UsageSums<'_> {
                 }
             })?;
         }
-        let stated = stated(record, parent);
-        let counts_messages = stated.is_none() && record.point.namespace.is_root();
         let sums_bytes = self.query.measured && !self.query.by_model;
-        let mut calls = stated.unwrap_or_default();
-        if counts_messages || sums_bytes {
-            each_put(store, record, &mut |put| {
-                let node = put.task.and_then(|task| node_of(parent, task as usize));
-                if counts_messages && let Some(call) = put.message_call(record, counted)? {
-                    calls.push(ModelCall { node: node.clone(), ..call });
-                }
-                if sums_bytes && !is_control(put.channel) {
-                    let bytes = self.sum(record, node, None).bytes.get_or_insert(0);
-                    *bytes = bytes.saturating_add(put.bytes());
-                }
-                Ok(())
-            })?;
-        }
+        let mut sum_bytes = |put: &Put<'_>, node: Option<Arc<str>>| {
+            if !is_control(put.channel) {
+                let bytes = self.sum(record, node, None).bytes.get_or_insert(0);
+                *bytes = bytes.saturating_add(put.bytes());
+            }
+        };
+        let visit: Option<VisitPut<'_>> = if sums_bytes { Some(&mut sum_bytes) } else { None };
+        let calls = calls_of(store, (record, parent), counted, visit)?;
         let mut called: Vec<SumKey> = calls.into_iter().map(|call| self.add_call(record, call)).collect();
         let Some((tasks, time)) = parent.and_then(|parent| superstep(record, parent)).filter(|_| self.query.measured)
         else {
@@ -301,9 +413,8 @@ impl UsageSums<'_> {
     /// Returns the fields of a sum: those that were asked for.
     fn key(&self, record: &CheckpointRecord, node: Option<Arc<str>>, model: Option<String>) -> SumKey {
         let query = self.query;
-        let day = || record.created_at.to_string().chars().take(10).collect();
         (
-            query.by_day.then(day),
+            query.by_day.then(|| day_of(record)),
             query.by_thread.then(|| record.point.thread.clone()),
             node.filter(|_| query.by_node),
             model.filter(|_| query.by_model),

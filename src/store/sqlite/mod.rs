@@ -28,6 +28,7 @@ mod check;
 mod commit;
 mod fault;
 mod file;
+mod functions;
 mod index;
 mod keys;
 mod read;

@@ -377,11 +377,14 @@ pub(crate) struct TailArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct SqlArgs {
     /// The query, such as "select thread, count(*) from v_messages group by 1"
-    #[arg(required_unless_present = "views", conflicts_with = "views")]
+    #[arg(required_unless_present_any = ["views", "into"], conflicts_with_all = ["views", "into"])]
     pub(crate) query: Option<String>,
     /// List the views with their columns
     #[arg(long)]
     pub(crate) views: bool,
+    /// Write all views as tables of a new SQLite file, for programs such as datasette, DuckDB and pandas
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["views", "csv"])]
+    pub(crate) into: Option<PathBuf>,
     /// Print comma-separated values
     #[arg(long)]
     pub(crate) csv: bool,

@@ -150,6 +150,7 @@ fn every_document_has_its_documented_shape() {
         ("search", &["search", "hotel", "-n", "1"]),
         ("sql", &["sql", "select * from v_threads"]),
         ("sql --views", &["sql", "--views"]),
+        ("sql --into", &["sql", "--into", "views.db"]),
         ("facts", &["facts", "trip", "--title", "Oslo", "--label", "a", "--project", "home"]),
         ("archive", &["archive", "trip"]),
         ("threads", &["threads", "--archived"]),

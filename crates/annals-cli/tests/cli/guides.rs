@@ -300,16 +300,22 @@ fn queries_answer_what_the_guides_say() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agents.db");
     three_threads(&path, "2026-11-23T09:00:00Z");
-    let conn = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let store = Store::open_with(&path, OpenOptions::new().read_only(true)).unwrap();
+    let written = run(folder.path(), &["sql", "--into", "views.db", "--store", "agents.db"]);
+    assert_eq!(code(&written), 0, "{written:?}");
+    let tables = Connection::open_with_flags(folder.path().join("views.db"), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let connections = [("views", annals_cli::connect_to_read(&path, &store).unwrap()), ("tables", tables)];
     let (mut queries, mut wrong) = (0, Vec::new());
     for (name, text) in guides() {
         let blocks = blocks(&text);
         for (at, block) in blocks.iter().enumerate().filter(|(_, block)| block.kind == "sql") {
             let answer = blocks.get(at + 1).filter(|next| next.kind == "text").expect("an answer stands below a query");
-            let place = format!("{name}:{}", block.line);
-            let found = rows(&conn, &block.lines.join("\n")).unwrap_or_else(|error| panic!("{place}: {error}"));
-            if found != answer.lines {
-                wrong.push(format!("{place}: the answer is\n{}", found.join("\n")));
+            for (of, conn) in &connections {
+                let place = format!("{name}:{}, {of}", block.line);
+                let found = rows(conn, &block.lines.join("\n")).unwrap_or_else(|error| panic!("{place}: {error}"));
+                if found != answer.lines {
+                    wrong.push(format!("{place}: the answer is\n{}", found.join("\n")));
+                }
             }
             queries += 1;
         }

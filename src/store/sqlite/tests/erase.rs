@@ -308,12 +308,11 @@ fn every_column_of_a_timer_is_covered_by_a_sum() {
     }
     let mut bench = Bench::new();
     let first = marked(&mut bench, &thread("a"), "text-");
-    let line: String = raw(&bench.path())
-        .query_row("SELECT thread || '|' || checkpoint || '|' || task || '|' || wake_at FROM v_timers", [], |row| {
-            row.get(0)
-        })
-        .unwrap();
-    assert_eq!(line, format!("a|{}|{}|1970-01-01T00:00:00.000007Z", first.id, task(1, "a").id));
+    let timer = raw(&bench.path()).query_row("SELECT thread, checkpoint, task, wake_at FROM v_timers", [], |row| {
+        Ok((row.get::<_, String>(0)?, row.get::<_, [u8; 16]>(1)?, row.get::<_, [u8; 16]>(2)?, row.get::<_, String>(3)?))
+    });
+    let (checkpoint, task) = (*first.id.as_bytes(), *task(1, "a").id.as_bytes());
+    assert_eq!(timer.unwrap(), ("a".into(), checkpoint, task, "1970-01-01T00:00:00.000007Z".into()));
 }
 
 #[test]

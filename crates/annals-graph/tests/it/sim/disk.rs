@@ -342,7 +342,9 @@ impl Layer for Disk {
     }
 
     fn capabilities(&self) -> Capabilities<'_> {
-        Capabilities { queues: Some(self), ..self.inner.capabilities() }
+        let mut parts = self.inner.capabilities();
+        parts.queues = Some(self);
+        parts
     }
 }
 

@@ -1,10 +1,9 @@
-//! The views of a file, as a program reads them that has SQLite alone.
+//! The views of `annals sql`, which decode what the file encodes.
 
 use annals::base::{Encoded, IdSource, Namespace, TaskId, ThreadId, Timestamp};
 use annals::history::{ModelUsage, ThreadQuery, UsageQuery, UsageTotal};
 use annals::message::Usage;
 use annals::prelude::*;
-use annals::rusqlite::Connection;
 use annals::rusqlite::types::ValueRef;
 use annals::store::batch::{
     Batch, Change, ChangeValue, Data, ItemChange, ItemIndex, ItemOp, NewCheckpoint, NewWrite, NewWrites, Parent,
@@ -13,24 +12,30 @@ use annals::store::batch::{
 use annals::store::record::{TaskKind, TaskRecord};
 use annals::store::{Key, Source, WriteMark};
 
+use super::guides::SetClock;
+use super::*;
+
 /// A closed store in a folder.
 struct ClosedFile {
     folder: tempfile::TempDir,
+    options: OpenOptions,
 }
 
 impl ClosedFile {
     fn of(options: OpenOptions, fill: impl FnOnce(&Store)) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open_with(folder.path().join("views.db"), options).unwrap();
+        let store = Store::open_with(folder.path().join("views.db"), options.clone()).unwrap();
         fill(&store);
         assert!(store.check().unwrap().problems.is_empty());
         drop(store);
-        Self { folder }
+        Self { folder, options }
     }
 
     /// Returns the rows of a query, each with its columns joined by bars.
     fn rows(&self, query: &str) -> Vec<String> {
-        let conn = Connection::open(self.folder.path().join("views.db")).unwrap();
+        let path = self.folder.path().join("views.db");
+        let store = Store::open_with(&path, self.options.clone().read_only(true)).unwrap();
+        let conn = annals_cli::connect_to_read(&path, &store).unwrap();
         let mut statement = conn.prepare(query).unwrap();
         let columns = statement.column_count();
         let mut rows = statement.query([]).unwrap();
@@ -87,9 +92,9 @@ fn values_are_shown_as_json() {
         ("word", 65_535.into(), "65535".into()),
         ("long", 4_294_967_295_i64.into(), "4294967295".into()),
         ("minus", (-32).into(), "-32".into()),
-        ("huge", i64::MIN.into(), "-".into()),
-        ("float", 0.5.into(), "-".into()),
-        ("list", Value::List(vec![1.into()]), "-".into()),
+        ("huge", i64::MIN.into(), i64::MIN.to_string()),
+        ("float", 0.5.into(), "0.5".into()),
+        ("list", Value::List(vec![1.into()]), "[1]".into()),
         ("text", "a \"ü\"".into(), r#""a \"ü\"""#.into()),
         ("texts", long.as_str().into(), format!("\"{}\"", long.replace('"', "\\\""))),
     ];
@@ -111,7 +116,7 @@ fn values_are_shown_as_json() {
     let over_time = "SELECT json FROM v_channel_versions WHERE channel = 'small' ORDER BY ordinal";
     assert_eq!(file.rows(over_time), ["127", "7"]);
     let sealed = ClosedFile::of(OpenOptions::new().key(Key::new([7; 32])), fill);
-    assert_eq!(sealed.rows("SELECT DISTINCT json FROM v_state"), ["-"], "content is sealed");
+    assert_eq!(sealed.rows("SELECT DISTINCT json FROM v_channel_versions"), ["-"], "content is sealed");
 }
 
 #[test]
@@ -247,13 +252,14 @@ fn steps_are_shown_with_their_attempts() {
         batch.writes.push(writes(4, vec![ended]));
         store.backend().commit(&batch).unwrap();
     });
-    let steps = "SELECT node, state, attempt, error, handled, attempts, result FROM v_steps ORDER BY position";
+    let steps = "SELECT node, state, attempt, error, handled, attempts ->> '$[0].ended_at', wake_at, result FROM v_steps \
+                 ORDER BY position";
     let expected = [
-        "node 0|running|2|-|0|-|-",
-        "node 1|failed|301|no model|0|-|-",
-        "node 2|failed|-|it failed|1|-|-",
-        r#"node 3|running|201|-|0|[{"started":2,"ended":5,"error":"no net"}]|-"#,
-        r#"node 4|done|-|-|0|-|"ü""#,
+        "node 0|running|2|-|0|-|-|-",
+        "node 1|failed|301|no model|0|-|-|-",
+        "node 2|failed|1|it failed|1|-|-|-",
+        "node 3|running|1|no net|0|1970-01-01T00:00:00.000005Z|1970-01-01T00:00:00.000009Z|-",
+        r#"node 4|done|1|-|0|-|-|"ü""#,
     ];
     assert_eq!(file.rows(steps), expected);
 }
@@ -279,4 +285,102 @@ fn operations_are_shown_with_runs_and_updates() {
         r#"3|facts|-|b|[{"field":"fact","name":"title","before":null,"after":"t"}]"#,
     ];
     assert_eq!(file.rows(operations), expected);
+}
+
+#[test]
+fn the_nodes_of_any_tasks_are_shown() {
+    let file = ClosedFile::of(OpenOptions::new(), |store| {
+        let (mut ids, now) = (IdSource::from_seed(1), Timestamp::from_micros(1));
+        let mut first = NewCheckpoint::new(ids.checkpoint(now, 0, None), None, 0, Source::Loop, now);
+        for n in 0..140_u8 {
+            let triggers = (0..n % 5).map(|at| format!("channel-{n}-{at}").into()).collect();
+            let kind =
+                if n % 3 == 0 { TaskKind::Push { index: u32::from(n) * 40 } } else { TaskKind::Pull { triggers } };
+            first.tasks.push(TaskRecord::new(TaskId::from_bytes([n + 1; 16]), format!("node-{n}"), kind));
+        }
+        let id = ids.checkpoint(now, 1, Some(&first.id));
+        let mut second = NewCheckpoint::new(id, Some(Parent::Local(first.id)), 1, Source::Loop, now);
+        let put = |n: u64| {
+            let mut index = ItemIndex::default();
+            index.kind = Some("ai".into());
+            let payload = Payload::new(vec![0xc0]).with_index(index);
+            ItemChange::new(n, ItemOp::Put(Data::New(payload)), Some(n as u32))
+        };
+        second.changes = vec![Change::new("list", 1, ChangeValue::Items((0..140).map(put).collect()))];
+        let mut batch = Batch::new(ThreadId::new("a").unwrap(), Namespace::root(), None);
+        batch.checkpoints = vec![first, second];
+        store.backend().commit(&batch).unwrap();
+    });
+    assert_eq!(file.rows("SELECT count(*) FROM v_messages WHERE node IS NOT 'node-' || slot"), ["0"]);
+    let expected: Vec<String> = (0..140).map(|n| format!("\"node-{n}\"")).collect();
+    assert_eq!(file.rows("SELECT next FROM v_checkpoints WHERE seq = 1"), [format!("[{}]", expected.join(","))]);
+    let steps = "SELECT count(*) FROM v_steps WHERE seq = 1 AND node = 'node-' || position AND state = 'done'";
+    assert_eq!(file.rows(steps), ["140"]);
+}
+
+#[test]
+fn all_views_are_written_as_tables_of_a_new_file() {
+    let bench = Bench::ran();
+    let done = bench.json(&["sql", "--into", "views.db"]);
+    let file = annals::rusqlite::Connection::open(bench.path("views.db")).unwrap();
+    let count =
+        |name: &str| -> i64 { file.query_row(&format!("SELECT count(*) FROM {name}"), [], |row| row.get(0)).unwrap() };
+    let tables = done["tables"].as_array().unwrap();
+    let views = bench.json(&["sql", "--views"])["views"].as_array().unwrap().len();
+    assert_eq!(tables.len(), views, "{done}");
+    for table in tables {
+        let name = table["table"].as_str().unwrap();
+        assert_eq!(table["rows"], count(name), "{name}");
+        let all = bench.json(&["sql", &format!("SELECT count(*) FROM {name}")]);
+        assert_eq!(all["rows"], json!([[count(name)]]), "{name}");
+    }
+    for name in ["v_threads", "v_checkpoints", "v_messages", "v_steps", "v_state", "v_writes"] {
+        assert!(count(name) > 0, "{name}");
+    }
+    // The type of each value is that of its column.
+    let mut columns = file
+        .prepare(
+            "SELECT t.name, c.name, c.type FROM sqlite_schema t JOIN pragma_table_info(t.name) c WHERE t.type = 'table'",
+        )
+        .unwrap();
+    let rows = columns.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+    for column in rows {
+        let (table, column, kind): (String, String, String) = column.unwrap();
+        let other = format!("SELECT count(*) FROM {table} WHERE typeof(\"{column}\") NOT IN ('null', lower('{kind}'))");
+        let others: i64 = file.query_row(&other, [], |row| row.get(0)).unwrap();
+        assert_eq!(others, 0, "{table}.{column} is {kind}");
+    }
+    assert!(!bench.path("views.db-unfinished").exists());
+    let before = fs::read(bench.path("views.db")).unwrap();
+    let again = bench.annals(&["sql", "--into", "views.db", "--json"]);
+    assert_eq!((code(&again), &document(&again.stderr)["error"]["code"]), (5, &json!("file_exists")));
+    assert!(fs::read(bench.path("views.db")).unwrap() == before);
+    let nowhere = bench.annals(&["sql", "--into", "no/such/views.db", "--json"]);
+    assert_eq!((code(&nowhere), &document(&nowhere.stderr)["error"]["code"]), (70, &json!("io")));
+    assert_eq!(code(&bench.annals(&["sql", "--into", "other.db", "select 1"])), 2);
+}
+
+#[test]
+fn signals_are_shown_with_the_times_at_which_they_were_sent_and_received() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = SetClock::new(Timestamp::from_micros(1_000_000_000_000_000));
+    let options = OpenOptions::new().clock(clock.clone());
+    let store = Store::open_with(folder.path().join("views.db"), options.clone()).unwrap();
+    let day = std::time::Duration::from_secs(86_400);
+    let body = move |_: i64, context: &Context| Ok(context.receive::<i64>("x", day)?.unwrap_or_default());
+    let graph = annals_graph::graph::Entrypoint::new("listens", body).compile().unwrap();
+    store.signal("a", "x", 7).unwrap();
+    store.signal("a", "x", "second").unwrap();
+    store.signal("a", "y", Value::List(vec![1.into(), 2.into()])).unwrap();
+    clock.pass(60);
+    graph.invoke(&store.thread("a").unwrap(), 1).unwrap();
+    drop(store);
+    let file = ClosedFile { folder, options };
+    let signals = "SELECT thread, name, position, sent_at, received_at, json FROM v_signals ORDER BY name, position";
+    let expected = [
+        "a|x|0|2001-09-09T01:46:40.000000Z|2001-09-09T01:47:40.000000Z|7",
+        "a|x|1|2001-09-09T01:46:40.000000Z|-|\"second\"",
+        "a|y|0|2001-09-09T01:46:40.000000Z|-|[1,2]",
+    ];
+    assert_eq!(file.rows(signals), expected);
 }
