@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annals::base::ThreadId;
-use annals::store::log::{KvChange, Log, LogExt, PruneSpan};
+use annals::store::log::{Log, LogExt, PruneSpan};
 use annals::store::{CheckpointRef, MemoryBackend, OpenOptions, Store, StoreError};
 use parking_lot::Mutex;
 
