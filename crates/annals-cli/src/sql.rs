@@ -3,8 +3,8 @@
 //! The views are documented in `docs/views.md`; [`functions`] adds those that decode. With `--into` all views are
 //! written to a new file ([`into`]). JSON: `{"schema": 1, "columns": [..], "rows": [[..]]}`; a BLOB is
 //! `{"$bytes": base64}` as in every document. With `--views`: `{"schema": 1, "views": [{"view", "columns": [..]}],
-//! "functions": [..]}`. Rows are printed as they are read, so the document of a query that fails after the first of them
-//! is not whole; the exit code tells. With `--csv` the rows are comma-separated values (RFC 4180).
+//! "functions": [..]}`. Rows are printed as they are read, so the document of a query that fails after the first of
+//! them is not whole; the exit code tells. With `--csv` the rows are comma-separated values (RFC 4180).
 
 mod functions;
 mod into;
