@@ -56,6 +56,7 @@ mod run_borders;
 mod runtimes;
 mod schedules;
 mod sharing;
+mod signals;
 mod sim;
 mod statuses;
 mod step_borders;

@@ -153,7 +153,9 @@ impl Layer for NotedCalls {
     }
 
     fn capabilities(&self) -> Capabilities<'_> {
-        self.below.capabilities().with_queues(self).with_follow(self)
+        let mut parts = self.below.capabilities();
+        (parts.queues, parts.follow) = (Some(self), Some(self));
+        parts
     }
 }
 
