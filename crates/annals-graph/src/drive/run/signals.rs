@@ -174,6 +174,25 @@ pub(in crate::drive) async fn deliver_async(thread: Thread) -> Result<bool, Erro
     Ok(unblock(&store, move || thread.deliver_signals()).await?)
 }
 
+/// Returns the ids of the interrupts of a run that receive signals.
+fn receives_of<S>(outcome: &Outcome<S>) -> Vec<String> {
+    let receives = outcome.interrupts().iter().filter(|interrupt| interrupt.signal.is_some());
+    receives.map(|interrupt| interrupt.id.to_string()).collect()
+}
+
+/// Gives the tasks of a run that has stopped the signals that have come meanwhile. Returns whether one of them is due,
+/// also if a sender was faster and has given its signal itself. A run that another owner continues is left to it.
+fn gives(thread: &Thread, receives: &[String]) -> Result<bool, StoreError> {
+    if thread.deliver_signals()? {
+        return Ok(true);
+    }
+    if receives.is_empty() || thread.last_lease()?.is_some_and(|lease| lease.is_live(thread.store().now())) {
+        return Ok(false);
+    }
+    let open = thread.open_interrupts()?;
+    Ok(receives.iter().any(|id| open.iter().all(|interrupt| interrupt.id != *id)))
+}
+
 /// The receives at which a run stopped last, so that it goes on only with a signal.
 #[derive(Default)]
 pub(super) struct Receives(Vec<Interrupt>);
@@ -187,7 +206,11 @@ impl Receives {
         outcome: &Outcome<S>,
         settings: &RunSettings,
     ) -> Result<Option<RunSettings>, Error> {
-        let delivered = outcome.interrupts() != self.0 && deliver_after(target, outcome)?;
+        let is_new = outcome.interrupts() != self.0;
+        let delivered = match receiving_thread(target, outcome) {
+            Some(thread) if is_new => gives(thread, &receives_of(outcome))?,
+            _ => false,
+        };
         Ok(self.settings_after(delivered, target, outcome, settings))
     }
 
@@ -199,7 +222,10 @@ impl Receives {
         settings: &RunSettings,
     ) -> Result<Option<RunSettings>, Error> {
         let delivered = match receiving_thread(target, outcome) {
-            Some(thread) if outcome.interrupts() != self.0 => deliver_async(thread.clone()).await?,
+            Some(thread) if outcome.interrupts() != self.0 => {
+                let (thread, receives, store) = (thread.clone(), receives_of(outcome), thread.store().clone());
+                unblock(&store, move || gives(&thread, &receives)).await?
+            }
             _ => false,
         };
         Ok(self.settings_after(delivered, target, outcome, settings))
