@@ -13,8 +13,6 @@ mod damaged;
 mod diffs;
 mod facts;
 mod hostile;
-#[cfg(target_os = "linux")]
-mod hostile_files;
 mod limits;
 mod locks;
 mod meaning;
