@@ -5,6 +5,7 @@
 //!
 //! | folder | holds |
 //! | --- | --- |
+//! | [`tables`] | the description of each table, from which rows, checks and statements follow |
 //! | [`rows`] | the codecs of columns and payloads, and their checks |
 //! | [`keys`] | the keys of an encrypted file |
 //! | [`verify`] | proofs that a row that an index does not show is absent |
@@ -37,6 +38,7 @@ mod rewrite;
 mod rows;
 mod side;
 mod sql;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod verify;

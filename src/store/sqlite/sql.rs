@@ -1,5 +1,9 @@
 //! All SQL of the library. Values are always bound; no text is ever spliced in.
 
+use super::tables::text::{columns, text};
+use super::tables::{
+    TableRow, blob, branch, item, name, namespace, operation, operation_change, payload, thread, version, write,
+};
 use super::verify::neighbors::sql as neighbors;
 
 /// Marks the file as a store of annals: `anls` in ASCII, in the application id of the SQLite header.
@@ -59,12 +63,10 @@ pub(crate) const QUERY_ONLY: &str = "PRAGMA query_only = ON";
 pub(crate) const READER_CACHE: &str = "PRAGMA cache_size = -1024";
 /// The mark of the log, with a new random one beside it.
 pub(crate) const WAL_MARK: &str =
-    "SELECT id, store, generation, mark, before, open, xxh3, randomblob(16) FROM wal_mark WHERE id = 0";
+    text!("SELECT ", columns!(wal_mark, ""), ", randomblob(16) FROM wal_mark WHERE id = 0");
 pub(crate) const WAL_MARKS: &str = "SELECT count(*) FROM wal_mark";
-pub(crate) const WAL_MARK_INSERT: &str = "INSERT INTO wal_mark (id, store, generation, mark, before, open, xxh3) \
-     VALUES (0, ?1, ?2, ?3, ?4, ?5, ?6)";
-pub(crate) const WAL_MARK_UPDATE: &str = "UPDATE wal_mark SET store = ?1, generation = ?2, mark = ?3, before = ?4, \
-     open = ?5, xxh3 = ?6 WHERE id = 0";
+pub(crate) const WAL_MARK_UPDATE: &str = "UPDATE wal_mark SET store = ?2, generation = ?3, mark = ?4, before = ?5, \
+     open = ?6, xxh3 = ?7 WHERE id = ?1";
 pub(crate) const HAS_WAL_MARK: &str = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'wal_mark')";
 /// The random bytes of a first mark: the id of the store, the mark, and the one before.
 pub(crate) const RANDOM_MARK: &str = "SELECT randomblob(16), randomblob(16), randomblob(16)";
@@ -102,11 +104,8 @@ pub(crate) const DATA_VERSION: &str = "PRAGMA data_version";
 /// Deleted and replaced bytes are overwritten, so that they cannot be read from the file any more.
 pub(crate) const ERASE_DELETED: &str = "PRAGMA secure_delete = ON";
 
-pub(crate) const NAME_BY_ID: &str = "SELECT id, kind, text, xxh3 FROM name WHERE id = ?1";
-pub(crate) const NAME_BY_TEXT: &str = "SELECT id, kind, text, xxh3 FROM name WHERE kind = ?1 AND text = ?2";
-pub(crate) const NAME_INSERT: &str = "INSERT INTO name (id, kind, text, xxh3) VALUES (?1, ?2, ?3, ?4)";
+pub(crate) const NAME_BY_TEXT: &str = text!(name::Row::SELECT, "WHERE kind = ?1 AND text = ?2");
 pub(crate) const NAME_USERS: &str = "SELECT thread FROM name_user WHERE name = ?1";
-pub(crate) const NAME_USER_INSERT: &str = "INSERT INTO name_user (thread, name) VALUES (?1, ?2)";
 
 /// The marks of the last deletion, and for each table the id above all that were ever used.
 pub(crate) const NEXT_IDS: &str = "SELECT coalesce(h.checkpoint, 0), coalesce(h.names_erased, 0), \
@@ -130,12 +129,14 @@ pub(crate) const HIGH_WATER_RAISE: &str = "INSERT INTO high_water \
      payload = max(payload, excluded.payload), blob = max(blob, excluded.blob), \
      operation = max(operation, excluded.operation)";
 
-pub(crate) const THREAD_BY_ID: &str = "SELECT id, public_id, created_at, xxh3 FROM thread WHERE public_id = ?1";
-pub(crate) const THREAD_INSERT: &str = "INSERT INTO thread (id, public_id, created_at, xxh3) VALUES (?1, ?2, ?3, ?4)";
+pub(crate) const THREAD_BY_ID: &str = text!(thread::Row::SELECT, "WHERE public_id = ?1");
 /// The page of threads, each with its root namespace.
-pub(crate) const THREADS: &str = "SELECT t.id, t.public_id, t.created_at, t.xxh3, n.id FROM thread t \
-     LEFT JOIN namespace n ON n.thread = t.id AND n.path = '' \
-     WHERE t.public_id > ?1 ORDER BY t.public_id LIMIT ?2";
+pub(crate) const THREADS: &str = text!(
+    "SELECT ",
+    columns!(thread, "t."),
+    ", n.id FROM thread t LEFT JOIN namespace n ON n.thread = t.id AND n.path = '' \
+     WHERE t.public_id > ?1 ORDER BY t.public_id LIMIT ?2"
+);
 /// True if a thread or a namespace is stored that its index does not show.
 pub(crate) const UNLISTED: &str = "SELECT \
      EXISTS (SELECT 1 FROM thread t NOT INDEXED WHERE NOT EXISTS (SELECT 1 FROM thread i \
@@ -159,52 +160,57 @@ pub(crate) const THREAD_BRANCHES: &str = "SELECT b.id, (SELECT max(v.ordinal) FR
 
 pub(crate) const NAMESPACE_BY_PATH: &str = "SELECT n.id, t.id FROM thread t JOIN namespace n ON n.thread = t.id \
      WHERE t.public_id = ?1 AND n.path = ?2";
-pub(crate) const NAMESPACE_INSERT: &str = "INSERT INTO namespace (id, thread, path, xxh3) VALUES (?1, ?2, ?3, ?4)";
-pub(crate) const NAMESPACES: &str = "SELECT n.id, n.thread, n.path, n.xxh3 FROM thread t JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1 \
-     ORDER BY n.path";
+pub(crate) const NAMESPACES: &str = text!(
+    "SELECT ",
+    columns!(namespace, "n."),
+    " FROM thread t JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1 ORDER BY n.path"
+);
 
-pub(crate) const BRANCH: &str = "SELECT id, namespace, parent, upto, depth, fork_thread, fork_checkpoint, xxh3 \
-     FROM branch WHERE id = ?1";
-pub(crate) const BRANCH_INSERT: &str = "INSERT INTO branch \
-     (id, namespace, parent, upto, depth, fork_thread, fork_checkpoint, xxh3) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 /// The thread of a branch.
 pub(crate) const BRANCH_THREAD: &str =
     "SELECT n.thread FROM branch b JOIN namespace n ON n.id = b.namespace WHERE b.id = ?1";
 
 /// The newest change of a field by an operation.
-pub(crate) const FIELD_CHANGE: &str = "SELECT namespace, kind, key, operation, newest, before, after, xxh3 \
-     FROM operation_change WHERE namespace = ?1 AND kind = ?2 AND key = ?3 ORDER BY operation DESC LIMIT 1";
+pub(crate) const FIELD_CHANGE: &str = text!(
+    operation_change::Row::SELECT,
+    "WHERE namespace = ?1 AND kind = ?2 AND key = ?3 ORDER BY operation DESC LIMIT 1"
+);
 /// The newest change of each field of a namespace but its head.
-pub(crate) const FIELDS: &str = "SELECT c.namespace, c.kind, c.key, c.operation, c.newest, c.before, c.after, c.xxh3 \
-     FROM operation_change c WHERE c.namespace = ?1 AND c.kind > 0 AND c.operation = (SELECT max(o.operation) \
-     FROM operation_change o WHERE o.namespace = c.namespace AND o.kind = c.kind AND o.key = c.key) ORDER BY c.kind, c.key";
+pub(crate) const FIELDS: &str = text!(
+    "SELECT ",
+    columns!(operation_change, "c."),
+    " FROM operation_change c WHERE c.namespace = ?1 AND c.kind > 0 AND c.operation = (SELECT max(o.operation) \
+     FROM operation_change o WHERE o.namespace = c.namespace AND o.kind = c.kind AND o.key = c.key) ORDER BY c.kind, c.key"
+);
 /// The newest change of the fact `trashed` of each thread that is in the trash.
-pub(crate) const TRASH: &str = "SELECT c.namespace, c.kind, c.key, c.operation, c.newest, c.before, c.after, c.xxh3, \
-     t.public_id FROM operation_change c INDEXED BY operation_change_trash CROSS JOIN namespace n ON n.id = c.namespace \
-     CROSS JOIN thread t ON t.id = n.thread WHERE c.kind = 3 AND c.key = 'trashed' AND c.after IS NOT NULL \
-     AND c.operation = (SELECT max(o.operation) FROM operation_change o WHERE o.namespace = c.namespace AND o.kind = 3 \
-     AND o.key = 'trashed')";
+pub(crate) const TRASH: &str = text!(
+    "SELECT ",
+    columns!(operation_change, "c."),
+    ", t.public_id FROM operation_change c INDEXED BY operation_change_trash CROSS JOIN namespace n \
+     ON n.id = c.namespace CROSS JOIN thread t ON t.id = n.thread WHERE c.kind = 3 AND c.key = 'trashed' \
+     AND c.after IS NOT NULL AND c.operation = (SELECT max(o.operation) FROM operation_change o \
+     WHERE o.namespace = c.namespace AND o.kind = 3 AND o.key = 'trashed')"
+);
 pub(crate) const OPERATION_MAX: &str = "SELECT max(id) FROM operation";
 /// The changes of the fact `trashed` by the operations after one, the oldest first.
-pub(crate) const TRASH_SINCE: &str = "SELECT c.namespace, c.kind, c.key, c.operation, c.newest, c.before, c.after, c.xxh3, \
-     t.public_id FROM operation_change c INDEXED BY operation_change_operation CROSS JOIN namespace n \
+pub(crate) const TRASH_SINCE: &str = text!(
+    "SELECT ",
+    columns!(operation_change, "c."),
+    ", t.public_id FROM operation_change c INDEXED BY operation_change_operation CROSS JOIN namespace n \
      ON n.id = c.namespace CROSS JOIN thread t ON t.id = n.thread \
-     WHERE c.operation > ?1 AND c.kind = 3 AND c.key = 'trashed' ORDER BY c.operation";
-pub(crate) const OPERATION_INSERT: &str = "INSERT INTO operation (id, kind, seq, at, actor, target, changes, xxh3) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-pub(crate) const OPERATION_CHANGE_INSERT: &str = "INSERT INTO operation_change (namespace, kind, key, operation, \
-     newest, before, after, xxh3) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-pub(crate) const OPERATION: &str =
-    "SELECT id, kind, seq, at, actor, target, changes, xxh3 FROM operation WHERE id = ?1";
-pub(crate) const OPERATIONS: &str =
-    "SELECT id, kind, seq, at, actor, target, changes, xxh3 FROM operation WHERE id < ?1 ORDER BY id DESC";
+     WHERE c.operation > ?1 AND c.kind = 3 AND c.key = 'trashed' ORDER BY c.operation"
+);
+pub(crate) const OPERATIONS: &str = text!(operation::Row::SELECT, "WHERE id < ?1 ORDER BY id DESC");
 /// The operations with a change of a namespace.
 pub(crate) const OPERATIONS_OF: &str = "SELECT DISTINCT operation FROM operation_change WHERE namespace = ?1 AND operation < ?2 ORDER BY operation DESC LIMIT ?3";
 /// The changes of an operation, with thread and path; those of deleted threads are not shown.
-pub(crate) const OPERATION_CHANGES: &str = "SELECT c.namespace, c.kind, c.key, c.operation, c.newest, c.before, \
-     c.after, c.xxh3, t.public_id, n.path FROM operation_change c LEFT JOIN namespace n ON n.id = c.namespace \
+pub(crate) const OPERATION_CHANGES: &str = text!(
+    "SELECT ",
+    columns!(operation_change, "c."),
+    ", t.public_id, n.path FROM operation_change c LEFT JOIN namespace n ON n.id = c.namespace \
      LEFT JOIN thread t ON t.id = n.thread WHERE c.operation = ?1 AND NOT EXISTS \
-     (SELECT 1 FROM tombstone d WHERE d.thread = n.thread)";
+     (SELECT 1 FROM tombstone d WHERE d.thread = n.thread)"
+);
 /// The id of a checkpoint of a namespace.
 pub(crate) const CHECKPOINT_ID: &str = "SELECT id FROM checkpoint WHERE seq = ?1 AND namespace = ?2";
 /// The operations that only changed a namespace, and the changes of a namespace.
@@ -223,8 +229,7 @@ pub(crate) const FORKED_FROM: &str = "SELECT c.id, t.public_id, n.path FROM (SEL
 pub(crate) const IS_CONTINUED: &str = "SELECT EXISTS (SELECT 1 FROM version WHERE branch = ?2 AND ordinal > ?3) \
      OR EXISTS (SELECT 1 FROM branch WHERE namespace = ?1 AND parent = ?2 AND upto = ?3)";
 /// The branches of a namespace, the newest first.
-pub(crate) const BRANCHES: &str = "SELECT id, namespace, parent, upto, depth, fork_thread, fork_checkpoint, xxh3 \
-     FROM branch WHERE namespace = ?1 ORDER BY id DESC";
+pub(crate) const BRANCHES: &str = text!(branch::Row::SELECT, "WHERE namespace = ?1 ORDER BY id DESC");
 /// The greatest id of a namespace below an id, with its branch.
 pub(crate) const ID_BELOW: &str = "SELECT id, branch FROM checkpoint WHERE namespace = ?1 AND prefix <= substr(?2, 1, 6) AND id < ?2 \
      ORDER BY prefix DESC, seq DESC LIMIT 1";
@@ -239,59 +244,57 @@ pub(crate) const CHECKPOINT_SEQ: &str =
 /// The greatest branch of a namespace below another one, and whether the rows of a branch go on past an ordinal.
 pub(crate) const PAST: &str = "SELECT (SELECT max(id) FROM branch WHERE namespace = ?1 AND id < ?4), \
      EXISTS (SELECT 1 FROM version WHERE branch = ?2 AND ordinal > ?3)";
-/// The parent is given by its `seq`. The column holds the distance: 1 takes no byte of a row.
-pub(crate) const CHECKPOINT_INSERT: &str = "INSERT INTO checkpoint \
-     (seq, namespace, id, parent, branch, ordinal, step, source, created_at, run, metadata, parents, tasks, sum, \
-     xxh3) VALUES (?1, ?2, ?3, ?1 - ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
 
 /// The columns of a checkpoint with the `seq` of its parent, its thread and path, and the place of its parent.
 macro_rules! record {
-    ($($tail:expr),*) => {
-        concat!(
-            "SELECT c.seq, c.namespace, c.id, c.seq - c.parent, c.branch, c.ordinal, c.step, c.source, c.created_at, c.run, ",
-            "c.metadata, c.parents, c.tasks, c.sum, t.public_id, n.path, p.id, pt.public_id, pn.path, c.xxh3, ",
-            "p.ordinal, p.branch FROM ", $($tail,)*
+    (+ $more:literal, $($tail:expr),*) => {
+        text!(
+            "SELECT ", columns!(checkpoint, "c."),
+            ", t.public_id, n.path, p.id, pt.public_id, pn.path, p.ordinal, p.branch", $more, " FROM ", $($tail,)*
         )
+    };
+    ($($tail:expr),*) => {
+        record!(+ "", $($tail),*)
     };
 }
 /// The joins of a record beside the checkpoint `c`.
 macro_rules! record_joins {
     () => {
-        " JOIN namespace n ON n.id = c.namespace JOIN thread t ON t.id = n.thread \
+        " CROSS JOIN namespace n ON n.id = c.namespace CROSS JOIN thread t ON t.id = n.thread \
          LEFT JOIN checkpoint p ON p.seq = c.seq - c.parent \
          LEFT JOIN namespace pn ON pn.id = p.namespace AND p.namespace <> c.namespace \
          LEFT JOIN thread pt ON pt.id = pn.thread "
     };
 }
-pub(crate) const RECORD_HEAD: &str = concat!(
+pub(crate) const RECORD_HEAD: &str = text!(
     record!("(SELECT * FROM checkpoint WHERE namespace = ?1 ORDER BY prefix DESC, seq DESC LIMIT 1) c"),
     record_joins!()
 );
 /// The index holds only runs whose ids are of version 8.
-pub(crate) const RECORD_OF_RUN: &str = concat!(
+pub(crate) const RECORD_OF_RUN: &str = text!(
     record!(
         "(SELECT * FROM checkpoint WHERE run = ?1 AND substr(run, 7, 1) BETWEEN X'80' AND X'8f' AND namespace = ?2 \
          ORDER BY id DESC LIMIT 1) c"
     ),
     record_joins!()
 );
-pub(crate) const RECORD_AT: &str = concat!(
+pub(crate) const RECORD_AT: &str = text!(
     record!("checkpoint c"),
     record_joins!(),
     "WHERE c.namespace = ?1 AND c.prefix = substr(?2, 1, 6) AND c.id = ?2"
 );
 /// The checkpoint that follows an id in its namespace.
-pub(crate) const RECORD_AFTER: &str = concat!(
+pub(crate) const RECORD_AFTER: &str = text!(
     record!(
         "(SELECT * FROM checkpoint WHERE namespace = ?1 AND prefix >= substr(?2, 1, 6) AND id > ?2 \
          ORDER BY prefix, seq LIMIT 1) c"
     ),
     record_joins!()
 );
-pub(crate) const RECORD_BY_SEQ: &str = concat!(record!("checkpoint c"), record_joins!(), "WHERE c.seq = ?1");
+pub(crate) const RECORD_BY_SEQ: &str = text!(record!("checkpoint c"), record_joins!(), "WHERE c.seq = ?1");
 /// The checkpoints after a `seq`, of a thread or of all. They are read in the order of the table: the `+` bars any
 /// other one.
-pub(crate) const RECORDS_AFTER: &str = concat!(
+pub(crate) const RECORDS_AFTER: &str = text!(
     record!("checkpoint c"),
     record_joins!(),
     "WHERE c.seq > ?1 AND (?2 IS NULL OR +t.public_id = ?2) ORDER BY c.seq LIMIT ?3"
@@ -301,7 +304,7 @@ pub(crate) const NEWEST_OF_THREAD: &str = "SELECT max((SELECT c.seq FROM checkpo
      ORDER BY c.prefix DESC, c.seq DESC LIMIT 1)) FROM thread t CROSS JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1";
 pub(crate) const LAST_SEQ: &str = "SELECT coalesce(max(seq), 0) FROM checkpoint";
 /// The last row of `version` of a checkpoint names its `seq`.
-pub(crate) const RECORD_AT_PLACE: &str = concat!(
+pub(crate) const RECORD_AT_PLACE: &str = text!(
     record!("checkpoint c"),
     record_joins!(),
     "WHERE c.seq = (SELECT v.ordinal + 1 + (v.kind >> 4) FROM version v WHERE v.branch = ?1 AND v.ordinal = ?2 \
@@ -311,7 +314,7 @@ pub(crate) const SOURCE_OF_SEQ: &str = "SELECT source FROM checkpoint WHERE seq 
 /// The source of the checkpoint at a place.
 pub(crate) const SOURCE_AT_PLACE: &str = "SELECT source FROM checkpoint WHERE seq = (SELECT v.ordinal + 1 + (v.kind >> 4) \
      FROM version v WHERE v.branch = ?1 AND v.ordinal = ?2 ORDER BY v.key DESC LIMIT 1)";
-pub(crate) const RECORDS_OF_NAMESPACE: &str = concat!(
+pub(crate) const RECORDS_OF_NAMESPACE: &str = text!(
     record!(
         "(SELECT * FROM checkpoint WHERE namespace = ?1 AND prefix <= substr(?2, 1, 6) AND id < ?2 \
          ORDER BY prefix DESC, seq DESC LIMIT ?3) c"
@@ -334,7 +337,7 @@ macro_rules! of_thread {
 }
 /// The newest checkpoints of a thread below an id. The inner query finds the prefix at which the page ends in the index
 /// alone; rows are read from there on.
-pub(crate) const RECORDS_OF_THREAD: &str = concat!(
+pub(crate) const RECORDS_OF_THREAD: &str = text!(
     record!(
         "",
         of_thread!(
@@ -349,7 +352,7 @@ pub(crate) const RECORDS_OF_THREAD: &str = concat!(
     "ORDER BY c.id DESC, c.seq DESC"
 );
 /// The oldest checkpoints of a thread whose ids are in a range, in the same way.
-pub(crate) const RECORDS_BY_PREFIX: &str = concat!(
+pub(crate) const RECORDS_BY_PREFIX: &str = text!(
     record!(
         "",
         of_thread!(
@@ -365,25 +368,11 @@ pub(crate) const RECORDS_BY_PREFIX: &str = concat!(
     "ORDER BY c.id, c.seq"
 );
 
-pub(crate) const VERSION_INSERT: &str = "INSERT INTO version (branch, ordinal, key, version, kind, task, value, xxh3) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 /// The rows of each checkpoint of a span, the newest checkpoint first.
-pub(crate) const VERSIONS_OF_SPAN: &str = "SELECT ordinal, key, version, kind, task, value, xxh3 FROM version \
-     WHERE branch = ?1 AND ordinal BETWEEN ?2 AND ?3 ORDER BY ordinal DESC, key DESC";
+pub(crate) const VERSIONS_OF_SPAN: &str =
+    text!(version::Row::SELECT, "WHERE branch = ?1 AND ordinal BETWEEN ?2 AND ?3 ORDER BY ordinal DESC, key DESC");
 
 pub(crate) const BLOB_BY_HASH: &str = "SELECT id FROM blob WHERE hash = ?1";
-pub(crate) const BLOB_INSERT: &str = "INSERT INTO blob (hash, data, id) VALUES (?1, ?2, ?3)";
-pub(crate) const BLOB_BY_ID: &str = "SELECT data, hash FROM blob WHERE id = ?1";
-
-/// The columns of a payload, in the order in which they are decoded.
-macro_rules! payload {
-    () => {
-        "p.form, p.xxh3, p.data, p.item_id, p.kind, p.text, p.name, p.tool_calls, p.input_tokens, p.output_tokens "
-    };
-}
-pub(crate) const PAYLOAD_INSERT: &str = "INSERT INTO payload (form, xxh3, data, item_id, kind, text, name, \
-     tool_calls, input_tokens, output_tokens, id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
-pub(crate) const PAYLOAD_BY_ID: &str = concat!("SELECT ", payload!(), "FROM payload p WHERE p.id = ?1");
 
 /// The newest payloads of items with an id. The index holds the end of each id.
 pub(crate) const PAYLOADS_OF_ITEM: &str = "SELECT id FROM payload WHERE substr(item_id, -4) = substr(?1, -4) \
@@ -392,32 +381,33 @@ pub(crate) const PAYLOADS_OF_ITEM: &str = "SELECT id FROM payload WHERE substr(i
 pub(crate) const ITEM_FIRST_PUT: &str = "SELECT f.slot, f.value FROM (SELECT slot AS at FROM item WHERE branch = ?1 \
      AND channel = ?2 AND slot >= ?3 AND ordinal <= ?4 ORDER BY slot LIMIT 1) CROSS JOIN item f ON f.branch = ?1 \
      AND f.channel = ?2 AND f.slot = at ORDER BY f.ordinal LIMIT 1";
-pub(crate) const ITEM_INSERT: &str = "INSERT INTO item (branch, channel, slot, ordinal, op, task, value, xxh3) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-pub(crate) const ITEMS_JOINED: &str = concat!(
+/// Items with their payloads. Each column that is read costs as much as a seek, so these are those without which a row
+/// cannot be verified.
+pub(crate) const ITEMS_JOINED: &str = text!(
     "SELECT i.slot, i.ordinal, i.task, i.value, i.xxh3, ",
-    payload!(),
-    "FROM item i LEFT JOIN payload p ON p.id = i.value \
+    columns!(payload, "p."),
+    " FROM item i LEFT JOIN payload p ON p.id = i.value \
      WHERE i.branch = ?1 AND i.channel = ?2 AND i.slot BETWEEN ?3 AND ?4 \
      ORDER BY i.slot, i.ordinal DESC"
 );
-pub(crate) const ITEMS: &str = "SELECT slot, ordinal, op, task, value, xxh3 FROM item WHERE branch = ?1 AND channel = ?2 \
-     AND slot BETWEEN ?3 AND ?4 ORDER BY slot, ordinal DESC";
-pub(crate) const ITEMS_BACKWARDS: &str = "SELECT slot, ordinal, op, task, value, xxh3 FROM item WHERE branch = ?1 \
-     AND channel = ?2 AND slot BETWEEN 0 AND ?3 ORDER BY slot DESC, ordinal LIMIT ?4";
+pub(crate) const ITEMS: &str = text!(
+    item::Row::SELECT,
+    "WHERE branch = ?1 AND channel = ?2 AND slot BETWEEN ?3 AND ?4 ORDER BY slot, ordinal DESC"
+);
+pub(crate) const ITEMS_BACKWARDS: &str = text!(
+    item::Row::SELECT,
+    "WHERE branch = ?1 AND channel = ?2 AND slot BETWEEN 0 AND ?3 ORDER BY slot DESC, ordinal LIMIT ?4"
+);
 /// True if a list has a range delete or a reference at a negative position.
 pub(crate) const HAS_RANGE_ROW: &str =
     "SELECT EXISTS (SELECT 1 FROM item WHERE branch = ?1 AND channel = ?2 AND slot = ?3)";
-pub(crate) const DELETED_RANGES: &str = "SELECT slot, ordinal, op, task, value, xxh3 FROM item WHERE branch = ?1 AND channel = ?2 AND slot BETWEEN ?3 AND ?4";
-/// The child that consumed the write is given by its `seq`; the column holds the distance.
-pub(crate) const WRITE_INSERT: &str = "INSERT INTO write (checkpoint, task, idx, part, channel, value, child, path, \
-     sum, mark) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7 - ?1, ?8, ?9, ?10)";
+pub(crate) const DELETED_RANGES: &str =
+    text!(item::Row::SELECT, "WHERE branch = ?1 AND channel = ?2 AND slot BETWEEN ?3 AND ?4");
 pub(crate) const WRITE_DELETE: &str = "DELETE FROM write WHERE checkpoint = ?1 AND task = ?2 AND idx = ?3";
 pub(crate) const WRITES_TAKEN: &str = "SELECT idx, checkpoint + child FROM write WHERE checkpoint = ?1 AND task = ?2";
-pub(crate) const WRITES_OF_TASK: &str = "SELECT task, idx, part, channel, value, checkpoint + child, path, sum, mark FROM write \
-     WHERE checkpoint = ?1 AND task = ?2 ORDER BY idx, part";
-pub(crate) const WRITES: &str = "SELECT task, idx, part, channel, value, checkpoint + child, path, sum, mark FROM write \
-     WHERE checkpoint = ?1 ORDER BY task, idx, part";
+pub(crate) const WRITES_OF_TASK: &str =
+    text!(write::Row::SELECT, "WHERE checkpoint = ?1 AND task = ?2 ORDER BY idx, part");
+pub(crate) const WRITES: &str = text!(write::Row::SELECT, "WHERE checkpoint = ?1 ORDER BY task, idx, part");
 
 /// The place of the value of a special write that is about to be replaced.
 pub(crate) const WRITE_REPLACED: &str =
@@ -426,7 +416,6 @@ pub(crate) const WRITE_REPLACED: &str =
 pub(crate) const TIMER_PUT: &str = "INSERT INTO timer (namespace, task, checkpoint, wake_at, xxh3) \
      VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (namespace, task) DO UPDATE \
      SET checkpoint = excluded.checkpoint, wake_at = excluded.wake_at, xxh3 = excluded.xxh3";
-pub(crate) const TIMER_DELETE: &str = "DELETE FROM timer WHERE namespace = ?1 AND task = ?2";
 pub(crate) const TIMERS_DELETE: &str = "DELETE FROM timer WHERE namespace = ?1";
 pub(crate) const HAS_TIMERS: &str = "SELECT EXISTS (SELECT 1 FROM timer)";
 /// The timers that a superstep passes. Those of other branches stay: their heads may move back.
@@ -442,8 +431,7 @@ pub(crate) const ERASE_END: &str = "DELETE FROM tombstone WHERE thread = 0";
 pub(crate) const FORKS_OF_THREAD: &str = "SELECT f.id, f.public_id FROM branch b CROSS JOIN namespace n ON n.id = b.namespace \
      CROSS JOIN thread f ON f.id = n.thread WHERE b.fork_thread = ?1 ORDER BY b.id";
 /// Every read of a thread begins at its row, so it is hidden without it.
-pub(crate) const THREAD_HIDE: &str = "DELETE FROM thread WHERE id = ?1";
-pub(crate) const TOMBSTONE_INSERT: &str = "INSERT INTO tombstone (thread, state) VALUES (?1, 0)";
+pub(crate) const THREAD_HIDE: &str = thread::Row::DELETE;
 pub(crate) const TOMBSTONE_DELETE: &str = "DELETE FROM tombstone WHERE thread = ?1 AND state = 1";
 /// All rows of a deleted thread are gone.
 pub(crate) const TOMBSTONE_CLEARED: &str = "UPDATE tombstone SET state = 1 WHERE thread = ?1";
@@ -456,26 +444,15 @@ pub(crate) const TOMBSTONES_COUNT: &str = "SELECT count(*) FROM tombstone";
 
 pub(crate) const RECLAIM_NAMESPACE: &str = "SELECT id FROM namespace WHERE thread = ?1 LIMIT 1";
 pub(crate) const RECLAIM_BRANCH: &str = "SELECT id, upto, fork_checkpoint FROM branch WHERE namespace = ?1 LIMIT 1";
-pub(crate) const RECLAIM_VERSIONS: &str =
-    "SELECT ordinal, key, value FROM version WHERE branch = ?1 ORDER BY ordinal, key LIMIT ?2";
-pub(crate) const RECLAIM_VERSION: &str = "DELETE FROM version WHERE branch = ?1 AND ordinal = ?2 AND key = ?3";
-pub(crate) const RECLAIM_ITEMS: &str = "SELECT channel, slot, ordinal, value FROM item WHERE branch = ?1 \
-     ORDER BY channel, slot, ordinal DESC LIMIT ?2";
-pub(crate) const RECLAIM_ITEM: &str =
-    "DELETE FROM item WHERE branch = ?1 AND channel = ?2 AND slot = ?3 AND ordinal = ?4";
+/// The rows of a branch or a checkpoint, in the order of their keys.
+pub(crate) const RECLAIM_VERSIONS: &str = text!(version::Row::SELECT, "WHERE branch = ?1 LIMIT ?2");
+pub(crate) const RECLAIM_ITEMS: &str = text!(item::Row::SELECT, "WHERE branch = ?1 LIMIT ?2");
+pub(crate) const RECLAIM_WRITES: &str = text!(write::Row::SELECT, "WHERE checkpoint = ?1 LIMIT ?2");
 pub(crate) const RECLAIM_CHECKPOINTS: &str =
     "SELECT seq FROM checkpoint WHERE namespace = ?1 ORDER BY prefix, seq LIMIT ?2";
-pub(crate) const RECLAIM_WRITES: &str = "SELECT task, idx, part, value FROM write WHERE checkpoint = ?1 \
-     ORDER BY task, idx, part LIMIT ?2";
-pub(crate) const RECLAIM_WRITE: &str =
-    "DELETE FROM write WHERE checkpoint = ?1 AND task = ?2 AND idx = ?3 AND part = ?4";
-pub(crate) const BRANCH_DELETE: &str = "DELETE FROM branch WHERE id = ?1";
-pub(crate) const CHECKPOINT_DELETE: &str = "DELETE FROM checkpoint WHERE seq = ?1";
-pub(crate) const NAMESPACE_DELETE: &str = "DELETE FROM namespace WHERE id = ?1";
 /// The payloads of the writes of a checkpoint, which a fork may have taken over.
 pub(crate) const WRITE_PAYLOADS: &str = "SELECT value FROM write WHERE checkpoint = ?1 AND typeof(value) = 'integer'";
 pub(crate) const RECLAIM_NAMES: &str = "SELECT name FROM name_user WHERE thread = ?1 LIMIT ?2";
-pub(crate) const NAME_USER_DELETE: &str = "DELETE FROM name_user WHERE thread = ?1 AND name = ?2";
 pub(crate) const NAME_DELETE: &str =
     "DELETE FROM name WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM name_user WHERE name = ?1)";
 pub(crate) const NAMES_ERASED: &str = "UPDATE high_water SET names_erased = names_erased + 1 WHERE id = 0";
@@ -483,7 +460,6 @@ pub(crate) const NAMES_ERASED: &str = "UPDATE high_water SET names_erased = name
 /// The blobs of a payload, and the bytes that are in its row.
 pub(crate) const PAYLOAD_BLOBS: &str = "SELECT CASE typeof(data) WHEN 'integer' THEN data END, \
      CASE typeof(text) WHEN 'integer' THEN text END, length(data) + coalesce(length(text), 0) FROM payload WHERE id = ?1";
-pub(crate) const PAYLOAD_DELETE: &str = "DELETE FROM payload WHERE id = ?1";
 pub(crate) const BLOB_BYTES: &str = "SELECT length(data) FROM blob WHERE id = ?1";
 pub(crate) const BLOB_DELETE: &str = "DELETE FROM blob WHERE id = ?1 \
      AND NOT EXISTS (SELECT 1 FROM payload WHERE typeof(data) = 'integer' AND data = ?1) \
@@ -513,24 +489,28 @@ pub(crate) const KV_INSERT: &str = "INSERT INTO kv (namespace, key, created_at, 
      data) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 pub(crate) const KV_UPDATE: &str =
     "UPDATE kv SET updated_at = ?2, expires_at = ?3, xxh3 = ?4, codec = ?5, data = ?6 WHERE id = ?1";
-pub(crate) const KV_DELETE: &str = "DELETE FROM kv WHERE id = ?1";
 pub(crate) const KV_EXPIRED: &str =
     "SELECT id, namespace FROM kv WHERE expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2";
-/// The columns of an entry, in the order in which they are decoded.
+/// The columns of an entry, and the path of its namespace.
 macro_rules! kv {
     () => {
-        "SELECT k.key, k.created_at, k.updated_at, k.expires_at, k.xxh3, k.codec, k.data, n.path "
+        $crate::store::sqlite::tables::text::text!(
+            "SELECT ",
+            $crate::store::sqlite::tables::text::columns!(kv, "k."),
+            ", n.path "
+        )
     };
 }
+pub(crate) use kv;
 pub(crate) const KV_ENTRY: &str =
-    concat!(kv!(), "FROM kv_namespace n JOIN kv k ON k.namespace = n.id WHERE n.path = ?1 AND k.key = ?2");
-pub(crate) const KV_ENTRIES: &str = concat!(
+    text!(kv!(), "FROM kv_namespace n JOIN kv k ON k.namespace = n.id WHERE n.path = ?1 AND k.key = ?2");
+pub(crate) const KV_ENTRIES: &str = text!(
     kv!(),
-    ", k.id FROM kv k JOIN kv_namespace n ON n.id = k.namespace WHERE k.namespace = ?1 \
+    "FROM kv k JOIN kv_namespace n ON n.id = k.namespace WHERE k.namespace = ?1 \
      ORDER BY k.id"
 );
 pub(crate) const CHECK_KV: &str =
-    concat!(kv!(), ", k.id FROM kv k LEFT JOIN kv_namespace n ON n.id = k.namespace ORDER BY k.id");
+    text!(kv!(), "FROM kv k LEFT JOIN kv_namespace n ON n.id = k.namespace ORDER BY k.id");
 
 /// The statements of most reads, prepared when a handle is opened.
 pub(crate) const READ_OFTEN: [&str; 18] = [
@@ -541,14 +521,14 @@ pub(crate) const READ_OFTEN: [&str; 18] = [
     FIELD_CHANGE,
     RECORD_AT,
     PAST,
-    BRANCH,
+    branch::Row::BY_KEY,
     NAME_BY_TEXT,
-    NAME_BY_ID,
+    name::Row::BY_KEY,
     VERSIONS_OF_SPAN,
     DELETED_RANGES,
     ITEMS_BACKWARDS,
     ITEMS_JOINED,
-    PAYLOAD_BY_ID,
+    payload::Row::BY_KEY,
     neighbors::WRITES_BELOW,
     neighbors::WRITES_FROM,
     WRITES,
@@ -559,9 +539,8 @@ pub(crate) const INTEGRITY: &str = "PRAGMA integrity_check(100)";
 pub(crate) const INDEX_READS: &str = "SELECT printf('SELECT 1 FROM \"%w\" INDEXED BY \"%w\" %s LIMIT 1', tbl_name, name, \
      iif(instr(sql, 'WHERE') > 0, substr(sql, instr(sql, 'WHERE')), '')) FROM sqlite_schema WHERE type = 'index'";
 pub(crate) const CHECK_THREADS: &str = "SELECT count(*) FROM thread";
-pub(crate) const CHECK_BLOBS: &str = "SELECT id, hash, data FROM blob WHERE id >= ?1 ORDER BY id";
-pub(crate) const CHECK_PAYLOADS: &str =
-    concat!("SELECT ", payload!(), ", p.id FROM payload p WHERE p.id >= ?1 ORDER BY p.id");
+pub(crate) const CHECK_BLOBS: &str = text!(blob::Row::SELECT, "WHERE id >= ?1 ORDER BY id");
+pub(crate) const CHECK_PAYLOADS: &str = text!(payload::Row::SELECT, "WHERE id >= ?1 ORDER BY id");
 /// The namespaces, and the branches, of deleted threads whose rows are still stored.
 macro_rules! hidden {
     (namespaces) => {
@@ -580,67 +559,64 @@ pub(crate) const CHECK_BRANCHES: &str = concat!(
     hidden!(namespaces),
     " ORDER BY b.id"
 );
-/// The tables whose rows have a check of their own: the number of columns that it covers, and the rows.
-pub(crate) const CHECK_ROWS: [(&str, usize, &str); 5] = [
-    ("name", 3, "SELECT id, kind, text, xxh3 FROM name WHERE id >= ?1 ORDER BY id"),
-    ("thread", 3, "SELECT id, public_id, created_at, xxh3 FROM thread WHERE id >= ?1 ORDER BY id"),
-    ("namespace", 3, "SELECT id, thread, path, xxh3 FROM namespace WHERE id >= ?1 ORDER BY id"),
-    (
-        "branch",
-        7,
-        "SELECT id, namespace, parent, upto, depth, fork_thread, fork_checkpoint, xxh3 FROM branch WHERE id >= ?1 ORDER BY id",
-    ),
-    ("checkpoint", 19, concat!(record!("checkpoint c"), record_joins!(), "WHERE c.seq >= ?1 ORDER BY c.seq")),
-];
+pub(crate) const CHECK_NAMES: &str = text!(name::Row::SELECT, "WHERE id >= ?1 ORDER BY id");
+pub(crate) const CHECK_THREAD_ROWS: &str = text!(thread::Row::SELECT, "WHERE id >= ?1 ORDER BY id");
+pub(crate) const CHECK_NAMESPACES: &str = text!(namespace::Row::SELECT, "WHERE id >= ?1 ORDER BY id");
+pub(crate) const CHECK_BRANCH_ROWS: &str = text!(branch::Row::SELECT, "WHERE id >= ?1 ORDER BY id");
+pub(crate) const CHECK_RECORDS: &str =
+    text!(record!("checkpoint c"), record_joins!(), "WHERE c.seq >= ?1 ORDER BY c.seq");
 pub(crate) const CHECK_IDS: &str = "SELECT seq, namespace, id FROM checkpoint WHERE seq >= ?1 ORDER BY seq";
 /// The newest id of a namespace before a checkpoint of the log.
 pub(crate) const CHECK_ID_BEFORE: &str =
     "SELECT id FROM checkpoint WHERE namespace = ?1 AND seq < ?2 ORDER BY prefix DESC, seq DESC LIMIT 1";
 /// Places are sorted without the rows. The limit keeps their order.
-pub(crate) const CHECK_CHECKPOINTS: &str = "SELECT c.seq, t.public_id, n.path, c.id, c.seq - c.parent, c.branch, \
-     c.ordinal, c.step, c.source, c.created_at, c.run, c.metadata, c.tasks, c.sum, b.parent, b.upto, c.parents \
-     FROM (SELECT seq AS at FROM checkpoint WHERE seq >= ?1 ORDER BY branch, ordinal LIMIT -1) s \
-     CROSS JOIN checkpoint c ON c.seq = s.at \
-     CROSS JOIN namespace n ON n.id = c.namespace CROSS JOIN thread t ON t.id = n.thread \
-     CROSS JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace";
+pub(crate) const CHECK_CHECKPOINTS: &str = text!(
+    record!(
+        + ", b.parent, b.upto",
+        "(SELECT seq AS at FROM checkpoint WHERE seq >= ?1 ORDER BY branch, ordinal LIMIT -1) s \
+         CROSS JOIN checkpoint c ON c.seq = s.at CROSS JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace"
+    ),
+    record_joins!()
+);
 /// One of them.
-pub(crate) const CHECK_CHECKPOINT: &str = "SELECT c.seq, t.public_id, n.path, c.id, c.seq - c.parent, c.branch, \
-     c.ordinal, c.step, c.source, c.created_at, c.run, c.metadata, c.tasks, c.sum, b.parent, b.upto, c.parents \
-     FROM checkpoint c CROSS JOIN namespace n ON n.id = c.namespace CROSS JOIN thread t ON t.id = n.thread \
-     CROSS JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace WHERE c.seq = ?1";
+pub(crate) const CHECK_CHECKPOINT: &str = text!(
+    record!(
+        + ", b.parent, b.upto",
+        "checkpoint c CROSS JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace"
+    ),
+    record_joins!(),
+    "WHERE c.seq = ?1"
+);
 /// The columns of rows of a checkpoint, in the order in which a check decodes them.
 macro_rules! checked {
-    (version) => {
-        "SELECT branch, ordinal, key, version, kind, task, value, xxh3 FROM version "
-    };
-    (item) => {
-        "SELECT branch, ordinal, channel, slot, op, task, value, xxh3 FROM item "
-    };
     (write) => {
-        "SELECT w.checkpoint, w.task, w.idx, w.part, w.channel, w.value, w.checkpoint + w.child, w.path, \
-         w.sum, w.mark, c.seq - c.parent FROM write w LEFT JOIN checkpoint c ON c.seq = w.checkpoint + w.child "
+        text!(
+            "SELECT ",
+            columns!(write, "w."),
+            ", c.seq - c.parent FROM write w LEFT JOIN checkpoint c ON c.seq = w.checkpoint + w.child "
+        )
     };
 }
 pub(crate) const CHECK_VERSIONS: &str =
-    concat!(checked!(version), "WHERE branch NOT IN ", hidden!(branches), " ORDER BY branch, ordinal, key");
+    text!(version::Row::SELECT, "WHERE branch NOT IN ", hidden!(branches), " ORDER BY branch, ordinal, key");
 pub(crate) const CHECK_VERSIONS_AT: &str =
-    concat!(checked!(version), "WHERE branch = ?1 AND ordinal = ?2 ORDER BY key");
+    text!(version::Row::SELECT, "WHERE branch = ?1 AND ordinal = ?2 ORDER BY key");
 pub(crate) const CHECK_ITEMS: &str =
-    concat!(checked!(item), "WHERE branch NOT IN ", hidden!(branches), " ORDER BY branch, ordinal, channel, slot");
-pub(crate) const CHECK_ITEMS_AT: &str = concat!(
-    checked!(item),
+    text!(item::Row::SELECT, "WHERE branch NOT IN ", hidden!(branches), " ORDER BY branch, ordinal, channel, slot");
+pub(crate) const CHECK_ITEMS_AT: &str = text!(
+    item::Row::SELECT,
     "WHERE branch = ?1 AND channel = ?2 AND ordinal = ?3 AND slot BETWEEN ?4 AND ?5 ORDER BY slot"
 );
-pub(crate) const CHECK_CONSUMED: &str = "SELECT task, idx, part, channel, value, checkpoint + child, path, sum, mark FROM write \
-     WHERE checkpoint = ?1 AND child = ?2 - ?1 AND idx >= 0";
-pub(crate) const CHECK_WRITES: &str = concat!(
+pub(crate) const CHECK_CONSUMED: &str =
+    text!(write::Row::SELECT, "WHERE checkpoint = ?1 AND child = ?2 - ?1 AND idx >= 0");
+pub(crate) const CHECK_WRITES: &str = text!(
     checked!(write),
     "LEFT JOIN checkpoint o ON o.seq = w.checkpoint WHERE o.seq IS NULL OR o.namespace NOT IN ",
     hidden!(namespaces),
     " ORDER BY w.checkpoint, w.task, w.idx, w.part"
 );
 pub(crate) const CHECK_WRITES_OF: &str =
-    concat!(checked!(write), "WHERE w.checkpoint = ?1 ORDER BY w.task, w.idx, w.part");
+    text!(checked!(write), "WHERE w.checkpoint = ?1 ORDER BY w.task, w.idx, w.part");
 /// The greatest ids of the log.
 pub(crate) const CHECK_POINT: &str = "SELECT (SELECT coalesce(max(seq), 0) FROM checkpoint), \
      (SELECT coalesce(max(id), 0) FROM branch), (SELECT coalesce(max(id), 0) FROM payload), \
@@ -663,10 +639,8 @@ macro_rules! stray_checkpoints {
     };
 }
 pub(crate) const CHECK_CHECKPOINTS_OWNED: &str = concat!(stray_checkpoints!(), " AND c.seq >= ?1");
-/// Rows that belong to nothing.
-pub(crate) const CHECK_ORPHANS: [(&str, &str); 19] = [
-    ("lease_group", "SELECT count(*) FROM lease_group WHERE thread NOT IN (SELECT thread FROM lease)"),
-    ("lease", "SELECT count(*) FROM lease WHERE thread NOT IN (SELECT id FROM thread)"),
+/// Rows that belong to nothing, beside those whose owner does not exist.
+pub(crate) const CHECK_ORPHANS: [(&str, &str); 12] = [
     (
         "timer",
         "SELECT count(*) FROM timer r WHERE NOT EXISTS \
@@ -676,11 +650,6 @@ pub(crate) const CHECK_ORPHANS: [(&str, &str); 19] = [
     (
         "operation",
         "SELECT count(*) FROM operation o WHERE NOT EXISTS (SELECT 1 FROM operation_change c WHERE c.operation = o.id)",
-    ),
-    (
-        "operation_change",
-        "SELECT count(*) FROM operation_change c WHERE c.operation NOT IN (SELECT id FROM operation) \
-         OR c.namespace NOT IN (SELECT id FROM namespace)",
     ),
     (
         "tombstone",
@@ -699,10 +668,7 @@ pub(crate) const CHECK_ORPHANS: [(&str, &str); 19] = [
          UNION SELECT value FROM item WHERE typeof(value) = 'integer' \
          UNION SELECT value FROM write WHERE typeof(value) = 'integer')",
     ),
-    ("kv", "SELECT count(*) FROM kv WHERE namespace NOT IN (SELECT id FROM kv_namespace)"),
     ("kv_namespace", "SELECT count(*) FROM kv_namespace WHERE id NOT IN (SELECT namespace FROM kv)"),
-    ("kv_vector", "SELECT count(*) FROM kv_vector WHERE entry NOT IN (SELECT id FROM kv)"),
-    ("kv_lifetime", "SELECT count(*) FROM kv_lifetime WHERE entry NOT IN (SELECT id FROM kv)"),
     (
         "payload with columns that its sum does not cover",
         "SELECT count(*) FROM payload WHERE (form & 1 = 0 AND coalesce(item_id, kind, text) IS NOT NULL) \
@@ -720,7 +686,6 @@ pub(crate) const CHECK_ORPHANS: [(&str, &str); 19] = [
             hidden!(namespaces)
         ),
     ),
-    ("write", "SELECT count(*) FROM write WHERE checkpoint NOT IN (SELECT seq FROM checkpoint)"),
     (
         "blob",
         "SELECT count(*) FROM blob WHERE id NOT IN (SELECT data FROM payload WHERE typeof(data) = 'integer' \
@@ -733,3 +698,7 @@ pub(crate) const ITEMS_WRITTEN: &str = "SELECT slot, op, value FROM item WHERE b
 
 #[cfg(test)]
 pub(crate) const DUMP: &str = "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid";
+#[cfg(test)]
+pub(crate) const OBJECT_NAMES: &str = "SELECT name FROM sqlite_schema WHERE type = ?1";
+#[cfg(test)]
+pub(crate) const TABLE_COLUMNS: &str = "SELECT name, type, \"notnull\", pk FROM pragma_table_info(?1)";

@@ -15,11 +15,10 @@ use super::read::record::is_pruned_seq;
 use super::rows::checksums::{ChangeChecksum, CheckpointChecksum, ItemChecksum, WriteChecksum, payload_hash};
 use super::rows::pack::{
     DeletedRange, ValueColumn, pack_index_snapshot, pack_ranges, unpack_parents, unpack_ranges, unpack_reference,
-    unpack_seen,
 };
 use super::rows::payload::inline_value;
-use super::rows::source::{is_pruned_column, of_source_column};
-use super::rows::{sealed, version};
+use super::rows::sealed;
+use super::rows::source::of_source_column;
 use super::sql;
 use crate::base::ThreadId;
 use crate::base::internal::hash::Checksum;
@@ -28,16 +27,15 @@ use crate::store::check::{CheckReport, CheckedUpTo, Finding, Invariant};
 use crate::store::error::StoreError;
 use crate::store::record::TaskRecord;
 use crate::store::sqlite::read::payloads::Payloads;
-use crate::store::sqlite::rows::checkpoint::{checkpoint_row, column, step_of};
-use crate::store::sqlite::rows::item::{
-    DELETE, DELETE_ALL, DELETE_RANGE, PUT, REFERENCE, item_check, item_place, range_position,
-};
+use crate::store::sqlite::rows::checkpoint::{RecordRow, checkpoint_row, step_of};
+use crate::store::sqlite::rows::item::{DELETE, DELETE_ALL, DELETE_RANGE, PUT, REFERENCE, item_place, range_position};
 use crate::store::sqlite::rows::list_end::ListEnd;
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::version::{
-    EMPTY, INDEX_SNAPSHOT, LIST, NO_CHANGES, SEEN, VALUE, VersionRow, of_kind_column, version_of_column, version_place,
+    EMPTY, INDEX_SNAPSHOT, KeyContent, LIST, NO_CHANGES, SEEN, VALUE, VersionRow, seq_offset, version_place,
     versions_check,
 };
+use crate::store::sqlite::tables::{Bare, KeyChecked, StoredColumn, TableDescription, TableRow, item, version, write};
 use crate::store::sqlite::view::ReadView;
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, Rows, params};
@@ -192,19 +190,19 @@ impl Checker<'_> {
         let mut versions = conn.prepare_cached(sql::CHECK_VERSIONS)?;
         let mut items = conn.prepare_cached(sql::CHECK_ITEMS)?;
         let mut rows = statement.query([First::ALL.checkpoint])?;
-        let mut versions = Cursor::new("version", versions.query([])?)?;
-        let mut items = Cursor::new("item", items.query([])?)?;
+        let mut versions = Cursor::new(&version::TABLE, versions.query([])?)?;
+        let mut items = Cursor::new(&item::TABLE, items.query([])?)?;
         while let Some(row) = rows.next()? {
             self.verifies = Invariant::Rows;
-            let seq: i64 = row.get(0)?;
-            let at: (i64, i64) = (row.get(5)?, row.get(6)?);
-            let mut content = CheckpointContent::of(row)?;
-            let strays = versions.take(at, |row| content.version(self, at, row))?;
+            let row = CheckedRow::of(row)?;
+            let (seq, at) = (row.record.seq, row.record.at());
+            let mut content = CheckpointContent::of(&row);
+            let strays = versions.take(at, |row| content.version(self, row))?;
             self.strays("version", &strays);
-            let strays = items.take(at, |row| content.item(self, at, row))?;
+            let strays = items.take(at, |row| content.item(self, row))?;
             self.strays("item", &strays);
             let ends = content.ends();
-            let fits = self.checkpoint(row, at, content);
+            let fits = self.checkpoint(&row, content);
             self.note_ends(at, ends);
             self.verified(seq, fits)?;
         }
@@ -240,24 +238,19 @@ impl Checker<'_> {
     }
 
     /// Returns whether the checksum of a checkpoint fits its rows.
-    pub(crate) fn checkpoint(&mut self, row: &Row<'_>, at: (i64, i64), content: CheckpointContent) -> Res<bool> {
-        let seq: i64 = row.get(0)?;
-        let place = || format!("checkpoint {seq}");
+    pub(crate) fn checkpoint(&mut self, checked: &CheckedRow<'_>, content: CheckpointContent) -> Res<bool> {
+        let row = &checked.record;
+        let (seq, at, place) = (row.seq, row.at(), || row.place());
         if let Some(fault) = content.fault {
             return Err(fault);
         }
         self.verifies = Invariant::Parents;
-        let parent_seq: Option<i64> = row.get(4)?;
-        let parent = parent_seq.map(|parent| self.parent(parent)).transpose()?;
-        if !follows(row, parent.as_ref(), at)? {
+        let parent = row.parent.map(|parent| self.parent(parent)).transpose()?;
+        if !checked.follows(parent.as_ref()) {
             return Err(corrupt(place(), "branch and ordinal do not follow from its parent"));
         }
         self.verifies = Invariant::References;
-        if content
-            .reference
-            .iter()
-            .any(|(thread, of)| row.get_ref(1).map(|own| own.as_str()) != Ok(Ok(thread.as_str())) || *of >= seq)
-        {
+        if content.reference.iter().any(|(thread, of)| row.thread != thread.as_str() || *of >= seq) {
             return Err(corrupt(place(), "a list references one of another thread, or of a later checkpoint"));
         }
         // The state of a pruned parent is not stored; the checks of the rows cover the data derived from it.
@@ -273,49 +266,46 @@ impl Checker<'_> {
             return Ok(true);
         }
         self.verifies = Invariant::Checkpoints;
-        let (source, count) = of_source_column(row.get(8)?);
-        let tasks = self.view.tasks(row.get_ref(12)?, &place)?;
-        let consumed = match (&parent, parent_seq) {
+        let (source, count) = of_source_column(row.source);
+        let tasks = self.view.tasks(row.tasks, &place)?;
+        let consumed = match (&parent, row.parent) {
             (Some(parent), Some(of)) => self.consumed(of, parent, seq)?,
             _ => Vec::new(),
         };
         if consumed.len() as i64 != count {
             return Err(corrupt(place(), "it consumed another number of writes"));
         }
-        let wrong = || corrupt(place(), "parents does not match the format");
-        let parents = row.get_ref(16)?.as_blob_or_null().ok().and_then(unpack_parents).ok_or_else(wrong)?;
-        let text = |column: usize| row.get_ref(column)?.as_str().map_err(|e| corrupt(place(), e.to_string()));
+        let wrong = |what: &str| corrupt(place(), format!("{what} does not match the format"));
         let checksum = CheckpointChecksum {
-            thread: text(1)?,
-            namespace: text(2)?,
-            id: &row.get(3)?,
+            thread: row.thread,
+            namespace: row.path,
+            id: &row.id,
             parent: parent.map(|parent| parent.checksum),
-            step: step_of(row.get(7)?).ok_or_else(|| corrupt(place(), "step does not match the format"))?,
+            step: step_of(row.step).ok_or_else(|| wrong("step"))?,
             source,
-            created_at: row.get(9)?,
-            run: row.get::<_, Option<[u8; 16]>>(10)?.as_ref().map(<[u8; 16]>::as_slice),
-            metadata: sealed::metadata(self.view.conn, self.view.keys, &row.get(3)?, row.get_ref(11)?, &place)?
-                .as_deref(),
-            parents: &parents,
+            created_at: row.created_at,
+            run: row.run.as_ref().map(<[u8; 16]>::as_slice),
+            metadata: sealed::metadata(self.view.conn, self.view.keys, &row.id, row.metadata, &place)?.as_deref(),
+            parents: &unpack_parents(row.parents).ok_or_else(|| wrong("parents"))?,
             tasks: &tasks,
             consumed,
             changes: content.changes,
             seen: content.seen,
         }
         .finish(self.view.keys);
-        Ok(checksum == row.get::<_, Checksum>(13)?)
+        Ok(checksum == row.sum)
     }
 
     /// Returns a checkpoint that another row refers to.
     pub(crate) fn parent(&self, seq: i64) -> Res<ParentFields> {
         let (conn, place) = (self.view.conn, || format!("checkpoint {seq}"));
-        let fields = checkpoint_row(conn, sql::RECORD_BY_SEQ, [seq], |_, row| {
+        let fields = checkpoint_row(conn, sql::RECORD_BY_SEQ, [seq], |row| {
             Ok(ParentFields {
-                branch: row.get(column::BRANCH)?,
-                ordinal: row.get(column::ORDINAL)?,
-                checksum: row.get(column::SUM)?,
-                tasks: self.view.tasks(row.get_ref(column::TASKS)?, &place)?,
-                pruned: is_pruned_column(row.get(column::SOURCE)?),
+                branch: row.branch,
+                ordinal: row.ordinal,
+                checksum: row.sum,
+                tasks: self.view.tasks(row.tasks, &place)?,
+                pruned: row.is_pruned(),
             })
         })?;
         fields.ok_or_else(|| corrupt(place(), "a row refers to it, but it does not exist"))
@@ -372,25 +362,17 @@ impl Checker<'_> {
         let mut rows = statement.query(params![of, child])?;
         let mut consumed = Vec::new();
         while let Some(row) = rows.next()? {
-            consumed.push(self.write_checksum(&parent.tasks, of, row, 0)?);
+            consumed.push(self.write_checksum(&parent.tasks, &write::Row::read(row, 0)?)?);
         }
         Ok(consumed)
     }
 
-    /// Returns a row of `write`, whose columns from task to mark start at `first`, as a checksum covers it.
-    pub(crate) fn write_checksum(
-        &mut self,
-        tasks: &[TaskRecord],
-        of: i64,
-        row: &Row<'_>,
-        first: usize,
-    ) -> Res<WriteChecksum> {
-        let (code, index, part): (i64, i64, i64) = (row.get(first)?, row.get(first + 1)?, row.get(first + 2)?);
-        let (task, path) = self.view.task_of(tasks, code, row.get(first + 6)?)?;
-        let place = || format!("write (checkpoint {of}, task {code}, idx {index}, part {part})");
-        let value = self.hash(row.get_ref(first + 4)?, &place)?;
-        let channel = self.view.names.text(self.view.conn, Kind::Channel, row.get(first + 3)?)?;
-        Ok(WriteChecksum { task, path, index, part, channel, value, mark: row.get(first + 8)? })
+    /// Returns a row of `write` as a checksum covers it.
+    pub(crate) fn write_checksum(&mut self, tasks: &[TaskRecord], row: &write::Row<'_>) -> Res<WriteChecksum> {
+        let (task, path) = self.view.task_of(tasks, row.task, row.path.map(Arc::from))?;
+        let value = self.hash(row.value.0, &|| row.place())?;
+        let channel = self.view.names.text(self.view.conn, Kind::Channel, row.channel)?;
+        Ok(WriteChecksum { task, path, index: row.idx, part: row.part, channel, value, mark: row.mark })
     }
 
     /// Returns the hash of the content of a `value` column.
@@ -445,9 +427,9 @@ pub(crate) struct CheckpointContent {
 }
 
 impl CheckpointContent {
-    /// Begins to gather the rows of a checkpoint of `sql::CHECK_CHECKPOINTS`.
-    pub(crate) fn of(row: &Row<'_>) -> Res<Self> {
-        Ok(Self { pruned: is_pruned_column(row.get(8)?), ..Self::default() })
+    /// Begins to gather the rows of a checkpoint.
+    pub(crate) fn of(row: &CheckedRow<'_>) -> Self {
+        Self { pruned: row.record.is_pruned(), ..Self::default() }
     }
 
     /// Returns the stored ends of its lists, by name.
@@ -461,83 +443,62 @@ impl CheckpointContent {
         self.keys.iter().map(|(key, channel)| (*key, Arc::clone(channel), end(*key))).collect()
     }
 
-    pub(crate) fn version(&mut self, checker: &mut Checker<'_>, at: (i64, i64), row: &Row<'_>) -> Res<()> {
-        match self.try_version(checker, at, row) {
-            Err(fault) => self.keep(fault),
-            Ok(()) => Ok(()),
-        }
-    }
-
-    pub(crate) fn item(&mut self, checker: &mut Checker<'_>, at: (i64, i64), row: &Row<'_>) -> Res<()> {
-        match self.try_item(checker, at, row) {
-            Err(fault) => self.keep(fault),
-            Ok(()) => Ok(()),
-        }
-    }
-
-    fn keep(&mut self, fault: Fault) -> Res<()> {
-        self.fault.get_or_insert(fault);
+    pub(crate) fn version(&mut self, checker: &mut Checker<'_>, row: &Row<'_>) -> Res<()> {
+        let added = version::Row::read(row, 0).and_then(|row| self.add_version(checker, &row));
+        self.fault = self.fault.take().or(added.err());
         Ok(())
     }
 
-    fn try_version(&mut self, checker: &mut Checker<'_>, at: (i64, i64), row: &Row<'_>) -> Res<()> {
-        self.check = row.get(7)?;
-        self.versions.push(VersionRow::read(at.0, row, 1)?);
-        let (key, (kind, _)): (i64, _) = (row.get(2)?, of_kind_column(row.get(4)?));
-        let version = version_of_column(kind, row.get(3)?, at.1);
+    pub(crate) fn item(&mut self, checker: &mut Checker<'_>, row: &Row<'_>) -> Res<()> {
+        let added = self.add_item(checker, row);
+        self.fault = self.fault.take().or(added.err());
+        Ok(())
+    }
+
+    fn add_version(&mut self, checker: &mut Checker<'_>, stored: &version::Row<'_>) -> Res<()> {
+        self.check = stored.xxh3;
+        let row = VersionRow::of(stored)?;
+        let (at, key, kind) = ((row.branch, row.ordinal), row.key, row.kind);
         let place = || version_place(at.0, at.1, key);
         let wrong = || corrupt(place(), "kind and value do not match the format");
-        let ReadView { conn, names, .. } = checker.view;
+        let view = checker.view;
         // Only a change has a task that made it.
-        if matches!(kind, INDEX_SNAPSHOT | SEEN | NO_CHANGES) && row.get_ref(5)? != ValueRef::Null {
+        if matches!(kind, INDEX_SNAPSHOT | SEEN | NO_CHANGES) && row.task.is_some() {
             return Err(wrong());
         }
-        match kind {
-            NO_CHANGES if key == 0 && row.get_ref(6)? == ValueRef::Null => {}
-            INDEX_SNAPSHOT if key == 0 => {
-                self.snapshot = Some(row.get_ref(6)?.as_blob().map_err(|_| wrong())?.to_vec())
-            }
-            SEEN => {
-                let mut versions = Vec::new();
-                let pairs = row.get_ref(6)?.as_blob().ok().and_then(unpack_seen).ok_or_else(wrong)?;
-                for (channel, version) in pairs {
-                    versions.push((names.text(conn, Kind::Channel, channel)?, version));
-                }
-                self.seen.push(Seen { node: names.text(conn, Kind::Node, key)?, versions });
-            }
-            EMPTY | VALUE | LIST => {
-                let channel = names.text(conn, Kind::Channel, key)?;
+        match (kind, &row.value) {
+            (NO_CHANGES, KeyContent::Channel(ValueColumn::Null)) if key == 0 => {}
+            (INDEX_SNAPSHOT, KeyContent::Packed(places)) if key == 0 => self.snapshot = Some(places.clone()),
+            (SEEN, _) => self.seen.push(view.seen(&row)?),
+            (EMPTY | VALUE | LIST, content) => {
+                let channel = view.names.text(view.conn, Kind::Channel, key)?;
                 self.keys.push((key, Arc::clone(&channel)));
-                let value = if kind == LIST {
-                    let packed = row.get_ref(6)?.as_blob().ok();
-                    let end = packed.and_then(|packed| ListEnd::unpack(packed, at.0, at.1)).ok_or_else(wrong)?;
-                    self.lists.push((key, Arc::clone(&channel), end));
-                    None
-                } else {
-                    checker.ends.note(at.0, at.1, key, None);
-                    checker.hash(row.get_ref(6)?, &place)?
+                let value = match content {
+                    KeyContent::Channel(value) => {
+                        checker.ends.note(at.0, at.1, key, None);
+                        checker.hash(value.column(), &place)?
+                    }
+                    KeyContent::Packed(_) => {
+                        self.lists.push((key, Arc::clone(&channel), ListEnd::of(&row)?));
+                        None
+                    }
                 };
                 if value.is_some() != (kind == VALUE) {
                     return Err(wrong());
                 }
-                self.changes.push(ChangeChecksum {
-                    channel,
-                    version,
-                    kind,
-                    task: row.get(5)?,
-                    value,
-                    items: Vec::new(),
-                });
+                let (version, task) = (row.version, row.task);
+                self.changes.push(ChangeChecksum { channel, version, kind, task, value, items: Vec::new() });
             }
             _ => return Err(wrong()),
         }
+        self.versions.push(row);
         Ok(())
     }
 
     /// Verifies the checks of the rows.
     fn verify_checks(&self, keys: &Keys, seq: i64, at: (i64, i64)) -> Res<()> {
         let last = self.versions.len().saturating_sub(1);
-        let offset = |row: usize| if row == last { version::seq_offset(seq, at.1) } else { 0 };
+        let offset = |row: usize| if row == last { seq_offset(seq, at.1) } else { 0 };
         if let Some((_, row)) = self.versions.iter().enumerate().find(|(row, version)| version.offset != offset(*row)) {
             return Err(corrupt(version_place(at.0, at.1, row.key), "it does not lead to its checkpoint"));
         }
@@ -551,17 +512,17 @@ impl CheckpointContent {
         Err(corrupt(place, "the check does not match"))
     }
 
-    fn try_item(&mut self, checker: &mut Checker<'_>, at: (i64, i64), row: &Row<'_>) -> Res<()> {
-        let (channel, position, op): (i64, i64, i64) = (row.get(2)?, row.get(3)?, row.get(4)?);
-        let place = || item_place(at.0, channel, position, at.1);
-        let check = item_check(checker.view.keys, at.0, channel, position, at.1, op, row.get(5)?, row.get_ref(6)?);
-        if row.get_ref(7)? != ValueRef::Integer(check) {
+    fn add_item(&mut self, checker: &mut Checker<'_>, row: &Row<'_>) -> Res<()> {
+        let (row, is_verified) = item::Row::compared(checker.view.keys, row)?;
+        let item::Row { branch, channel, slot: position, ordinal, op, task, value: StoredColumn(column) } = row;
+        let place = || item_place(branch, channel, position, ordinal);
+        if !is_verified {
             self.unverified.get_or_insert_with(place);
         }
         let wrong = || corrupt(place(), "operation and value do not match the format");
-        let name = checker.view.names.text(checker.view.conn, Kind::List, channel)?;
+        let (name, packed) = (checker.view.names.text(checker.view.conn, Kind::List, channel)?, column.as_blob().ok());
         if self.pruned {
-            let value = if op == PUT { checker.hash(row.get_ref(6)?, &place)? } else { None };
+            let value = if op == PUT { checker.hash(column, &place)? } else { None };
             return if value.is_some() == (op == PUT) { Ok(()) } else { Err(wrong()) };
         }
         let change = self.changes.iter_mut().find(|change| change.channel == name);
@@ -569,35 +530,29 @@ impl CheckpointContent {
         if change.kind != LIST {
             // The range delete of everything follows from the change, and no checksum covers it.
             let derived = op == DELETE_RANGE
-                && position == range_position(at.1)
-                && row.get_ref(6)? == ValueRef::Blob(&pack_ranges(&[DELETE_ALL]));
+                && position == range_position(ordinal)
+                && column == ValueRef::Blob(&pack_ranges(&[DELETE_ALL]));
             return if derived { Ok(()) } else { Err(wrong()) };
         }
         match op {
-            DELETE_RANGE if position == range_position(at.1) => {
-                for range in row.get_ref(6)?.as_blob().ok().and_then(unpack_ranges).ok_or_else(wrong)? {
-                    change.items.push(ItemChecksum {
-                        op,
-                        position: range.first,
-                        end: range.end,
-                        task: range.task,
-                        value: None,
-                    });
+            DELETE_RANGE if position == range_position(ordinal) => {
+                for DeletedRange { first, end, task } in packed.and_then(unpack_ranges).ok_or_else(wrong)? {
+                    change.items.push(ItemChecksum { op, position: first, end, task, value: None });
                 }
             }
-            REFERENCE if position == range_position(at.1) => {
-                let (seq, list) = row.get_ref(6)?.as_blob().ok().and_then(unpack_reference).ok_or_else(wrong)?;
+            REFERENCE if position == range_position(ordinal) => {
+                let (seq, list) = packed.and_then(unpack_reference).ok_or_else(wrong)?;
                 let (thread, of) = checker.view.list_ref(seq, list)?;
-                change.items.push(ItemChecksum::of_reference(checker.view.keys, &of, row.get(5)?));
+                change.items.push(ItemChecksum::of_reference(checker.view.keys, &of, task));
                 self.reference.push((thread, seq));
                 self.referenced.insert(name, (seq, list));
             }
             PUT | DELETE if position >= 0 => {
-                let value = checker.hash(row.get_ref(6)?, &place)?;
+                let value = checker.hash(column, &place)?;
                 if value.is_some() != (op == PUT) {
                     return Err(wrong());
                 }
-                change.items.push(ItemChecksum { op, position: position as u64, end: 0, task: row.get(5)?, value });
+                change.items.push(ItemChecksum { op, position: position as u64, end: 0, task, value });
             }
             _ => return Err(wrong()),
         }
@@ -607,21 +562,24 @@ impl CheckpointContent {
 
 /// Rows in the order of (branch, ordinal), read along with the checkpoints.
 struct Cursor<'s> {
-    table: &'static str,
+    table: &'static TableDescription,
+    /// The columns of branch and ordinal.
+    at: [usize; 2],
     rows: Rows<'s>,
     next: Option<(i64, i64)>,
 }
 
 impl<'s> Cursor<'s> {
-    fn new(table: &'static str, rows: Rows<'s>) -> Res<Self> {
-        let mut cursor = Self { table, rows, next: None };
+    fn new(table: &'static TableDescription, rows: Rows<'s>) -> Res<Self> {
+        let at = ["branch", "ordinal"].map(|name| table.position(name));
+        let mut cursor = Self { table, at, rows, next: None };
         cursor.advance()?;
         Ok(cursor)
     }
 
     fn advance(&mut self) -> Res<()> {
         self.next = match self.rows.next()? {
-            Some(row) => Some((row.get(0)?, row.get(1)?)),
+            Some(row) => Some((row.get(self.at[0])?, row.get(self.at[1])?)),
             None => None,
         };
         Ok(())
@@ -637,7 +595,7 @@ impl<'s> Cursor<'s> {
             } else if let Some(row) = self.rows.get() {
                 each(row)?;
             } else {
-                return Err(corrupt(self.table, "a row went away while it was read"));
+                return Err(corrupt(self.table.name, "a row went away while it was read"));
             }
             self.advance()?;
         }
@@ -645,15 +603,28 @@ impl<'s> Cursor<'s> {
     }
 }
 
-/// Returns whether the place of a checkpoint is the one after its parent, on the branch of that or on one that leaves
-/// it there.
-fn follows(row: &Row<'_>, parent: Option<&ParentFields>, at: (i64, i64)) -> Res<bool> {
-    let (left, upto): (Option<i64>, Option<i64>) = (row.get(14)?, row.get(15)?);
-    Ok(match parent {
-        None => at.1 == 0 && left.is_none(),
-        Some(parent) => {
-            let forked = left == Some(parent.branch) && upto == Some(parent.ordinal);
-            parent.ordinal.checked_add(1) == Some(at.1) && (parent.branch == at.0 || forked)
+/// A row of `sql::CHECK_CHECKPOINTS`: a checkpoint, and the place that its branch leaves.
+pub(crate) struct CheckedRow<'r> {
+    record: RecordRow<'r>,
+    left: (Option<i64>, Option<i64>),
+}
+
+impl<'r> CheckedRow<'r> {
+    /// Reads a row, whose own check is verified with those of other tables.
+    fn of(row: &'r Row<'_>) -> Res<Self> {
+        let left = (row.get(RecordRow::COLUMNS)?, row.get(RecordRow::COLUMNS + 1)?);
+        Ok(Self { record: RecordRow::unverified(row)?, left })
+    }
+
+    /// Returns whether the place is the one after the parent, on the branch of that or on one that leaves it there.
+    fn follows(&self, parent: Option<&ParentFields>) -> bool {
+        let (branch, ordinal) = self.record.at();
+        match parent {
+            None => ordinal == 0 && self.left.0.is_none(),
+            Some(parent) => {
+                let forked = self.left == (Some(parent.branch), Some(parent.ordinal));
+                parent.ordinal.checked_add(1) == Some(ordinal) && (parent.branch == branch || forked)
+            }
         }
-    })
+    }
 }

@@ -7,7 +7,7 @@
 //!
 //! Invariant: the cost is that of the newer rows, however long the log is.
 
-use super::{Checker, CheckpointContent};
+use super::{CheckedRow, Checker, CheckpointContent};
 use crate::base::internal::hash::Checksum;
 use crate::store::check::{CheckedUpTo, Invariant};
 use crate::store::sqlite::fault::{Res, corrupt, invalid};
@@ -31,17 +31,6 @@ pub(crate) struct First {
 impl First {
     /// Begins before every row.
     pub(crate) const ALL: Self = Self { checkpoint: i64::MIN, branch: i64::MIN, payload: i64::MIN, blob: i64::MIN };
-
-    /// Returns the least id of the rows of a table. The names, threads and namespaces of newer rows are verified where
-    /// those are read.
-    pub(crate) fn of(&self, table: &str) -> i64 {
-        match table {
-            "checkpoint" => self.checkpoint,
-            "branch" => self.branch,
-            _ if self.checkpoint == i64::MIN => i64::MIN,
-            _ => i64::MAX,
-        }
-    }
 
     /// Begins after a point, which must be one of this file.
     pub(crate) fn after(conn: &Connection, point: &CheckedUpTo) -> Res<Self> {
@@ -81,7 +70,7 @@ pub(crate) fn verifies(view: ReadView<'_>, seq: i64) -> Res<bool> {
     let mut statement = view.conn.prepare_cached(sql::CHECK_CHECKPOINT)?;
     let mut rows = statement.query([seq])?;
     match rows.next()? {
-        Some(row) => checker.new_checkpoint(row, true),
+        Some(row) => checker.new_checkpoint(&CheckedRow::of(row)?, true),
         None => Err(corrupt(format!("checkpoint {seq}"), "its thread, namespace or branch does not exist")),
     }
 }
@@ -99,15 +88,18 @@ impl Checker<'_> {
         let mut rows = statement.query([self.first.checkpoint])?;
         let mut threads = HashSet::new();
         while let Some(row) = rows.next()? {
-            let seq: i64 = row.get(0)?;
-            threads.insert(row.get::<_, String>(1)?);
+            let row = CheckedRow::of(row)?;
+            let seq = row.record.seq;
+            if !threads.contains(row.record.thread) {
+                threads.insert(row.record.thread.to_owned());
+            }
             self.newer.insert(seq);
-            self.newer.extend(row.get::<_, Option<i64>>(4)?.filter(|parent| *parent < self.first.checkpoint));
+            self.newer.extend(row.record.parent.filter(|parent| *parent < self.first.checkpoint));
             let values = self.report.values;
-            let mut verified = self.new_checkpoint(row, false);
+            let mut verified = self.new_checkpoint(&row, false);
             if !matches!(verified, Ok(true)) {
                 self.report.values = values;
-                verified = self.new_checkpoint(row, true);
+                verified = self.new_checkpoint(&row, true);
             }
             self.verified(seq, verified)?;
         }
@@ -116,26 +108,24 @@ impl Checker<'_> {
     }
 
     /// Returns whether the checksum of a checkpoint fits its rows: those at the new positions of its lists, or at all.
-    fn new_checkpoint(&mut self, row: &Row<'_>, all: bool) -> Res<bool> {
+    fn new_checkpoint(&mut self, row: &CheckedRow<'_>, all: bool) -> Res<bool> {
         self.verifies = Invariant::Rows;
-        let at: (i64, i64) = (row.get(5)?, row.get(6)?);
-        let content = self.content(row, at, all)?;
+        let content = self.content(row, all)?;
         let ends = content.ends();
-        let fits = self.checkpoint(row, at, content);
-        self.note_ends(at, ends);
+        let fits = self.checkpoint(row, content);
+        self.note_ends(row.record.at(), ends);
         fits
     }
 
     /// Reads the changes of a checkpoint.
-    fn content(&mut self, row: &Row<'_>, at: (i64, i64), all: bool) -> Res<CheckpointContent> {
-        let (conn, names) = (self.view.conn, self.view.names);
-        let parent: Option<i64> = row.get(4)?;
-        let parent = parent.map(|parent| self.parent(parent)).transpose()?;
-        let mut content = CheckpointContent::of(row)?;
+    fn content(&mut self, row: &CheckedRow<'_>, all: bool) -> Res<CheckpointContent> {
+        let (conn, names, at) = (self.view.conn, self.view.names, row.record.at());
+        let parent = row.record.parent.map(|parent| self.parent(parent)).transpose()?;
+        let mut content = CheckpointContent::of(row);
         let mut versions = conn.prepare_cached(sql::CHECK_VERSIONS_AT)?;
         let mut rows = versions.query(params![at.0, at.1])?;
         while let Some(row) = rows.next()? {
-            content.version(self, at, row)?;
+            content.version(self, row)?;
         }
         let mut items = conn.prepare_cached(sql::CHECK_ITEMS_AT)?;
         for (key, channel, end) in content.changed() {
@@ -156,7 +146,7 @@ impl Checker<'_> {
             for (first, last) in spans.into_iter().filter(|(first, last)| first <= last) {
                 let mut rows = items.query(params![at.0, list, at.1, first, last])?;
                 while let Some(row) = rows.next()? {
-                    content.item(self, at, row)?;
+                    content.item(self, row)?;
                 }
             }
         }

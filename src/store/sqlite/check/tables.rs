@@ -4,24 +4,34 @@ use super::Checker;
 use crate::store::sqlite::fault::{Fault, Res};
 use crate::store::sqlite::file::wal_mark::WalMark;
 use crate::store::sqlite::read::blobs;
+use crate::store::sqlite::rows::checkpoint::RecordRow;
 use crate::store::sqlite::rows::checksums::payload_hash;
-use crate::store::sqlite::rows::payload::{Room, decode};
-use crate::store::sqlite::rows::{row_check, sealed};
+use crate::store::sqlite::rows::payload::{Room, decode, form_column};
+use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::sql;
-use rusqlite::OptionalExtension;
+
+use crate::store::sqlite::tables::{Bare, Checked, TABLES, blob, branch, name, namespace, thread};
+use rusqlite::{OptionalExtension, Row};
 use std::collections::HashMap;
 
 impl Checker<'_> {
     /// Verifies the rows that have a check of their own.
     pub(crate) fn row_checks(&mut self) -> Res<()> {
-        for (table, columns, query) in sql::CHECK_ROWS {
-            let mut statement = self.view.conn.prepare_cached(query)?;
-            let mut rows = statement.query([self.first.of(table)])?;
-            while let Some(row) = rows.next()? {
-                let id: i64 = row.get(0)?;
-                let verified = row_check::verify(table, row, columns, &|| format!("{table} {id}"));
-                self.note(verified)?;
-            }
+        // The names, threads and namespaces of newer rows are verified where those are read.
+        let first = if self.first.checkpoint == i64::MIN { i64::MIN } else { i64::MAX };
+        self.each(sql::CHECK_NAMES, first, |row| name::Row::verified(row).map(|_| ()))?;
+        self.each(sql::CHECK_THREAD_ROWS, first, |row| thread::Row::verified(row).map(|_| ()))?;
+        self.each(sql::CHECK_NAMESPACES, first, |row| namespace::Row::verified(row).map(|_| ()))?;
+        self.each(sql::CHECK_BRANCH_ROWS, self.first.branch, |row| branch::Row::verified(row).map(|_| ()))?;
+        self.each(sql::CHECK_RECORDS, self.first.checkpoint, |row| RecordRow::verified(row).map(|_| ()))
+    }
+
+    /// Verifies each row of a query from the first one on.
+    fn each(&mut self, query: &str, first: i64, verify: impl Fn(&Row<'_>) -> Res<()>) -> Res<()> {
+        let mut statement = self.view.conn.prepare_cached(query)?;
+        let mut rows = statement.query([first])?;
+        while let Some(row) = rows.next()? {
+            self.note(verify(row))?;
         }
         Ok(())
     }
@@ -47,13 +57,12 @@ impl Checker<'_> {
         let mut statement = self.view.conn.prepare_cached(sql::CHECK_BLOBS)?;
         let mut rows = statement.query([self.first.blob])?;
         while let Some(row) = rows.next()? {
-            let id: i64 = row.get(0)?;
-            let fits = match (row.get_ref(1)?.as_blob(), row.get_ref(2)?.as_bytes()) {
-                (Ok(hash), Ok(data)) => sealed::blob_fits((self.view.conn, self.view.keys), id, hash, data),
-                _ => Ok(false),
-            };
+            let fits = blob::Row::read(row, 0).and_then(|row| match row.data.as_bytes() {
+                Ok(data) => sealed::blob_fits((self.view.conn, self.view.keys), row.id, row.hash, data),
+                Err(_) => Ok(false),
+            });
             if self.note(fits)? == Some(false) {
-                self.problem(format!("blob {id}"), "its hash does not match");
+                self.problem(format!("blob {}", row.get::<_, i64>(0)?), "its hash does not match");
             }
         }
         Ok(())
@@ -66,8 +75,8 @@ impl Checker<'_> {
         let mut rows = statement.query([self.first.payload])?;
         let mut room = Room::of(self.view.keys, blobs::read);
         while let Some(row) = rows.next()? {
-            let id: i64 = row.get(10)?;
-            let hash = row.get(0).map_err(Fault::Sql).and_then(|form| decode(conn, row, 0, id, form, &mut room));
+            let id: i64 = row.get(0)?;
+            let hash = form_column(row, 0).and_then(|form| decode(conn, row, 0, id, form, &mut room));
             let hash = hash.map(|payload| payload_hash(self.view.keys, &payload));
             if let Some(hash) = self.note(hash)? {
                 self.payloads.insert(id, hash);
@@ -165,9 +174,10 @@ impl Checker<'_> {
 
     /// Finds rows that belong to nothing.
     pub(crate) fn orphans(&mut self) -> Res<()> {
-        for (table, query) in sql::CHECK_ORPHANS {
-            let count: Option<i64> = self.view.conn.query_row(query, [], |row| row.get(0)).optional()?;
-            if let Some(count @ 1..) = count {
+        let owned = TABLES.iter().filter_map(|table| Some((table.name, table.orphans()?)));
+        for (table, query) in owned.chain(sql::CHECK_ORPHANS.map(|(table, query)| (table, query.to_owned()))) {
+            let count: i64 = self.view.conn.query_row(&query, [], |row| row.get(0))?;
+            if count > 0 {
                 self.problem(table, format!("{count} rows belong to nothing"));
             }
         }

@@ -2,9 +2,10 @@
 
 use super::{Checker, ParentFields};
 use crate::store::sqlite::fault::{Res, corrupt};
-use crate::store::sqlite::read::task_writes::{WriteRow, WriteRuns};
+use crate::store::sqlite::read::task_writes::WriteRuns;
 use crate::store::sqlite::sql;
-use rusqlite::{Row, Rows};
+use crate::store::sqlite::tables::{Bare, TableRow, write};
+use rusqlite::Rows;
 
 impl Checker<'_> {
     /// Verifies the rows of `write`, checkpoint by checkpoint.
@@ -18,16 +19,17 @@ impl Checker<'_> {
         let mut of: Option<(i64, Option<ParentFields>)> = None;
         let mut runs: Option<WriteRuns<'_>> = None;
         while let Some(row) = rows.next()? {
-            let checkpoint: i64 = row.get(0)?;
+            let (row, consumed_by) = (write::Row::read(row, 0)?, row.get(write::TABLE.columns.len())?);
+            let checkpoint = row.checkpoint;
             if !matches!(&of, Some((last, _)) if *last == checkpoint) {
                 self.end(runs.take())?;
                 let parent = self.parent(checkpoint);
                 let parent = self.note(parent)?;
-                runs = parent.as_ref().map(|parent| WriteRuns::new(self.view.keys, checkpoint, parent.checksum));
+                runs = parent.as_ref().map(|parent| WriteRuns::new(self.view.keys, parent.checksum));
                 of = Some((checkpoint, parent));
             }
             if let (Some((_, Some(parent))), Some(runs)) = (&of, &mut runs) {
-                let verified = self.write(parent, checkpoint, row, runs);
+                let verified = self.write(parent, &row, consumed_by, runs);
                 self.note(verified)?;
             }
         }
@@ -39,12 +41,18 @@ impl Checker<'_> {
         self.note(verified).map(|_| ())
     }
 
-    fn write(&mut self, parent: &ParentFields, checkpoint: i64, row: &Row<'_>, runs: &mut WriteRuns<'_>) -> Res<()> {
-        let write = WriteRow::read(row, 1)?;
-        if write.child.is_some() && row.get::<_, Option<i64>>(10)? != Some(checkpoint) {
-            return Err(corrupt(write.place(checkpoint), "its consumer is not a child of its checkpoint"));
+    /// Verifies a row whose consumer, if it has one, is a child of the checkpoint `of`.
+    fn write(
+        &mut self,
+        parent: &ParentFields,
+        row: &write::Row<'_>,
+        of: Option<i64>,
+        runs: &mut WriteRuns<'_>,
+    ) -> Res<()> {
+        if row.child.is_some() && of != Some(row.checkpoint) {
+            return Err(corrupt(row.place(), "its consumer is not a child of its checkpoint"));
         }
-        let checksum = self.write_checksum(&parent.tasks, checkpoint, row, 1)?;
-        runs.add(&write, checksum)
+        let checksum = self.write_checksum(&parent.tasks, row)?;
+        runs.add(row, checksum)
     }
 }

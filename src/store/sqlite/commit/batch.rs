@@ -14,14 +14,14 @@ use crate::store::record::{TaskKind, TaskRecord};
 use crate::store::sqlite::fault::{Fault, Res, corrupt, invalid};
 use crate::store::sqlite::index::threads;
 use crate::store::sqlite::read::head::{self};
-use crate::store::sqlite::read::lineage::{BranchRow, INTERVAL};
+use crate::store::sqlite::read::lineage::{self, INTERVAL};
 use crate::store::sqlite::rows::checksums::{CheckpointChecksum, WriteChecksum};
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{self, PackedKind, PackedTask, ValueColumn};
-use crate::store::sqlite::rows::row_check::RowCheck;
 use crate::store::sqlite::rows::source::{source_code, source_column};
 use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, VersionRow};
 use crate::store::sqlite::sql;
+use crate::store::sqlite::tables::{Checked, branch, namespace, thread};
 use crate::store::sqlite::verify::neighbors::{self, find};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::{HashMap, HashSet};
@@ -187,15 +187,13 @@ fn create_namespace(conn: &Connection, caches: &mut Caches, batch: &Batch, first
         None => {
             let id = caches.ids.next(conn, Table::Thread)?;
             let (public_id, created_at) = (batch.thread.as_str(), first.created_at.as_micros());
-            let check = RowCheck::of("thread").int(id).text(public_id).int(created_at).finish();
-            conn.prepare_cached(sql::THREAD_INSERT)?.execute(params![id, public_id, created_at, check])?;
+            thread::Row { id, public_id, created_at }.insert(conn)?;
             id
         }
     };
     let id = caches.ids.next(conn, Table::Namespace)?;
     let path = batch.namespace.as_str();
-    let check = RowCheck::of("namespace").int(id).int(thread).text(path).finish();
-    conn.prepare_cached(sql::NAMESPACE_INSERT)?.execute(params![id, thread, path, check])?;
+    namespace::Row { id, thread, path }.insert(conn)?;
     caches.fresh = true;
     caches.thread = thread;
     caches.namespaces.insert((batch.thread.clone(), batch.namespace.clone()), (id, thread));
@@ -361,7 +359,7 @@ impl<'a> Tx<'a> {
         if self.newest.is_some_and(|(seq, _)| seq == parent.seq) {
             return Ok((parent.branch, ordinal));
         }
-        let depth = BranchRow::read(self.conn, parent.branch)?.depth.checked_add(1).ok_or_else(beyond)?;
+        let depth = lineage::branch(self.conn, parent.branch)?.depth.checked_add(1).ok_or_else(beyond)?;
         let of: i64 = self.conn.prepare_cached(sql::BRANCH_THREAD)?.query_row([parent.branch], |row| row.get(0))?;
         let fork = (of != self.caches.thread).then_some((of, parent.seq));
         Ok((self.insert_branch(Some((parent.branch, parent.ordinal)), depth, fork)?, ordinal))
@@ -372,12 +370,9 @@ impl<'a> Tx<'a> {
     fn insert_branch(&mut self, parent: Option<(i64, i64)>, depth: i64, fork: Option<(i64, i64)>) -> Res<i64> {
         let id = self.caches.ids.next(self.conn, Table::Branch)?;
         let (parent, upto) = parent.unzip();
-        let (thread, checkpoint) = fork.unzip();
-        let mut check = RowCheck::of("branch");
-        check.int(id).int(self.namespace).maybe_int(parent).maybe_int(upto).int(depth);
-        let check = check.maybe_int(thread).maybe_int(checkpoint).finish();
-        let row = params![id, self.namespace, parent, upto, depth, thread, checkpoint, check];
-        self.conn.prepare_cached(sql::BRANCH_INSERT)?.execute(row)?;
+        let (fork_thread, fork_checkpoint) = fork.unzip();
+        let namespace = self.namespace;
+        branch::Row { id, namespace, parent, upto, depth, fork_thread, fork_checkpoint }.insert(self.conn)?;
         Ok(id)
     }
 

@@ -15,10 +15,10 @@ use crate::store::sqlite::index::threads::unfollowed::Unfollowed;
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::read::list_end::ListEnds;
 use crate::store::sqlite::read::names::Names;
-use crate::store::sqlite::rows::checkpoint::{checkpoint_row, column};
+use crate::store::sqlite::rows::checkpoint::checkpoint_row;
 use crate::store::sqlite::rows::name::Kind;
-use crate::store::sqlite::rows::source::is_pruned_column;
 use crate::store::sqlite::sql;
+use crate::store::sqlite::tables::{Bare, name_user};
 use crate::store::sqlite::view::ReadView;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::{HashMap, HashSet};
@@ -160,7 +160,7 @@ impl Caches {
         let mut users: Vec<i64> = statement.query_map([name], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
         if !is_noted(&users) {
             let user = if users.len() < NAME_USERS_MAX { thread } else { 0 };
-            conn.prepare_cached(sql::NAME_USER_INSERT)?.execute([user, name])?;
+            name_user::Row { thread: user, name }.insert(conn)?;
             users.push(user);
             self.fresh = true;
         }
@@ -256,15 +256,15 @@ impl Caches {
             return Ok(Arc::clone(known));
         }
         let place = || format!("checkpoint {seq}");
-        let known = checkpoint_row(conn, sql::RECORD_BY_SEQ, [seq], |seq, row| {
+        let known = checkpoint_row(conn, sql::RECORD_BY_SEQ, [seq], |row| {
             Ok(Arc::new(Known {
                 seq,
-                id: CheckpointId::from_bytes(row.get(column::ID)?),
-                branch: row.get(column::BRANCH)?,
-                ordinal: row.get(column::ORDINAL)?,
-                checksum: row.get(column::SUM)?,
-                tasks: self.view(conn).tasks(row.get_ref(column::TASKS)?, &place)?,
-                pruned: is_pruned_column(row.get(column::SOURCE)?),
+                id: CheckpointId::from_bytes(row.id),
+                branch: row.branch,
+                ordinal: row.ordinal,
+                checksum: row.sum,
+                tasks: self.view(conn).tasks(row.tasks, &place)?,
+                pruned: row.is_pruned(),
             }))
         })?;
         let known = known.ok_or_else(|| corrupt(place(), "a row refers to it, but it does not exist"))?;

@@ -14,15 +14,14 @@ use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::read::items::ChannelRows;
 use crate::store::sqlite::read::list_end::{self, EndOps, NewestRow};
 use crate::store::sqlite::rows::checksums::{ChangeChecksum, Digests, ItemChecksum};
-use crate::store::sqlite::rows::item::{DELETE, DELETE_ALL, DELETE_RANGE, PUT, REFERENCE, item_check, range_position};
+use crate::store::sqlite::rows::item::{DELETE, DELETE_ALL, DELETE_RANGE, PUT, REFERENCE, range_position};
 use crate::store::sqlite::rows::list_end::ListEnd;
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{DeletedRange, ValueColumn, pack_ranges, pack_reference};
 use crate::store::sqlite::rows::version::{EMPTY, KeyContent, LIST, VALUE, VersionRow};
-use crate::store::sqlite::sql;
+use crate::store::sqlite::tables::{KeyChecked, StoredColumn, item};
 use crate::store::sqlite::view::ReadView;
-use rusqlite::params;
-use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::types::ValueRef;
 use std::sync::Arc;
 
 /// A change whose values are resolved and hashed, but not stored.
@@ -281,10 +280,8 @@ impl<'a> Tx<'a> {
         value: ValueRef<'_>,
     ) -> Res<()> {
         debug_assert!(position >= 0 || matches!(op, DELETE_RANGE | REFERENCE), "an item has a position of 0 or more");
-        let check = item_check(&self.caches.keys, branch, list, position, ordinal, op, task, value);
-        let row = params![branch, list, position, ordinal, op, task, ToSqlOutput::Borrowed(value), check];
-        self.conn.prepare_cached(sql::ITEM_INSERT)?.execute(row)?;
-        Ok(())
+        let row = item::Row { branch, channel: list, slot: position, ordinal, op, task, value: StoredColumn(value) };
+        row.insert(self.conn, &self.caches.keys)
     }
 
     fn stored(&mut self, value: &ReadyValue<'_>) -> Res<ValueColumn> {

@@ -7,15 +7,14 @@ use crate::store::batch::{NewCheckpoint, Parent};
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::read::lineage::{self, INTERVAL};
+use crate::store::sqlite::rows::checkpoint::RecordRow;
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{RowPlace, ValueColumn};
-use crate::store::sqlite::rows::row_check::RowCheck;
 use crate::store::sqlite::rows::sealed::MetadataColumn;
 use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, KeyContent, NO_CHANGES, SEEN, VersionRow};
 use crate::store::sqlite::rows::{pack, version};
-use crate::store::sqlite::sql;
-use rusqlite::types::ToSqlOutput;
-use rusqlite::{Connection, params};
+use crate::store::sqlite::tables::{Bare, checkpoint};
+use rusqlite::Connection;
 
 impl Tx<'_> {
     /// Inserts the row of a checkpoint under a `seq`, with the column `source`, at (branch, ordinal).
@@ -37,36 +36,35 @@ impl Tx<'_> {
         };
         let tasks = self.pack_tasks(&new.tasks)?;
         let parents = pack::pack_parents(&new.parents);
-        let run = new.run.as_ref().map(|run| run.as_bytes().as_slice());
-        let created_at = new.created_at.as_micros();
-        let parent_seq = parent.map(|parent| parent.seq);
         let metadata = MetadataColumn::new(&self.caches.keys, new.id.as_bytes(), new.metadata.as_deref())?;
-        let mut check = RowCheck::of("checkpoint");
-        check.int(seq).int(self.namespace).maybe_bytes(Some(new.id.as_bytes())).maybe_int(parent_seq);
-        check.int(branch).int(ordinal).int(new.step).int(source).int(created_at).maybe_bytes(run);
-        check.value(metadata.column()).maybe_bytes(parents.as_deref()).maybe_bytes(tasks.as_deref());
-        check.maybe_bytes(Some(checksum)).text(self.batch.thread.as_str()).text(self.batch.namespace.as_str());
-        check.maybe_bytes(parent.map(|parent| parent.id.as_bytes().as_slice()));
-        check.maybe_text(elsewhere.map(|of| of.thread.as_str()));
-        check.maybe_text(elsewhere.map(|of| of.namespace.as_str()));
-        self.conn.prepare_cached(sql::CHECKPOINT_INSERT)?.execute(params![
+        let row = checkpoint::Row {
             seq,
-            self.namespace,
-            new.id.as_bytes(),
-            parent_seq,
+            namespace: self.namespace,
+            id: *new.id.as_bytes(),
+            parent: parent.map(|parent| parent.seq),
             branch,
             ordinal,
-            new.step,
+            step: new.step,
             source,
-            created_at,
-            run,
-            ToSqlOutput::Borrowed(metadata.column()),
-            parents,
-            tasks,
-            checksum,
-            check.finish(),
-        ])?;
-        Ok(())
+            created_at: new.created_at.as_micros(),
+            run: new.run.as_ref().map(|run| *run.as_bytes()),
+            metadata: metadata.column(),
+            parents: parents.as_deref(),
+            tasks: tasks.as_deref(),
+            sum: *checksum,
+            xxh3: 0,
+        };
+        let record = RecordRow {
+            row,
+            thread: self.batch.thread.as_str(),
+            path: self.batch.namespace.as_str(),
+            parent_id: parent.map(|parent| *parent.id.as_bytes()),
+            parent_thread: elsewhere.map(|of| of.thread.as_str()),
+            parent_path: elsewhere.map(|of| of.namespace.as_str()),
+            parent_ordinal: parent.map(|parent| parent.ordinal),
+            parent_branch: parent.map(|parent| parent.branch),
+        };
+        record.insert(self.conn)
     }
 
     /// Adds the rows of what nodes have seen to those of the checkpoint.
@@ -122,12 +120,5 @@ pub(crate) fn insert_versions(
     let last = rows.len() - 1;
     rows[last].offset = version::seq_offset(seq, ordinal);
     let check = version::versions_check(keys, branch, ordinal, &rows);
-    let mut insert = conn.prepare_cached(sql::VERSION_INSERT)?;
-    for (at, row) in rows.iter().enumerate() {
-        let version = version::version_column(row.kind, row.version, ordinal);
-        let value = ToSqlOutput::Borrowed(row.value.column());
-        let check = Some(check).filter(|_| at == last);
-        insert.execute(params![branch, ordinal, row.key, version, row.kind_column(), row.task, value, check])?;
-    }
-    Ok(())
+    rows.iter().enumerate().try_for_each(|(at, row)| row.columns(Some(check).filter(|_| at == last)).insert(conn))
 }

@@ -17,12 +17,10 @@ use crate::store::record::CheckpointRef;
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
 use crate::store::sqlite::index::threads;
 use crate::store::sqlite::keys::{Identity, Keys};
-use crate::store::sqlite::read::head::{self, HEAD_KIND, id_of, verify_change};
-use crate::store::sqlite::read::lineage::BranchRow;
+use crate::store::sqlite::read::head::{self, HEAD_KIND, id_of};
 use crate::store::sqlite::read::record::is_pruned_seq;
-use crate::store::sqlite::rows::row_check;
-use crate::store::sqlite::rows::row_check::RowCheck;
 use crate::store::sqlite::sql;
+use crate::store::sqlite::tables::{Checked, KeyChecked, TableRow, branch, operation, operation_change};
 use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::view::ReadView;
 use parking_lot::Mutex;
@@ -35,9 +33,6 @@ use std::sync::Arc;
 const BRANCH_KIND: i64 = 1;
 const CURRENT_KIND: i64 = 2;
 const FACT_KIND: i64 = 3;
-
-/// Columns of `operation` before its check.
-pub(crate) const COLUMNS: usize = 7;
 
 /// An operation that is to be written: a job of the writer role.
 #[derive(Clone, Debug)]
@@ -112,12 +107,16 @@ pub(crate) fn write(conn: &Connection, caches: &mut Caches, job: &OperationJob) 
         Some(OperationTarget::Operation(id)) => Value::Integer(id as i64),
         Some(OperationTarget::Commits(id)) => Value::Blob(id.as_bytes().to_vec()),
     };
-    let (kind, seq, at, count) =
-        (kind_column(new.kind), seq.unwrap_or(0), new.at.as_micros(), new.changes.len() as i64);
-    let mut check = RowCheck::of("operation");
-    check.int(id).int(kind).int(seq).int(at).maybe_text(new.actor.as_deref()).value((&target).into()).int(count);
-    let check = check.finish_keyed(&caches.keys);
-    conn.prepare_cached(sql::OPERATION_INSERT)?.execute(params![id, kind, seq, at, new.actor, target, count, check])?;
+    let row = operation::Row {
+        id,
+        kind: kind_column(new.kind),
+        seq: seq.unwrap_or(0),
+        at: new.at.as_micros(),
+        actor: new.actor.as_deref(),
+        target: ValueRef::from(&target),
+        changes: new.changes.len() as i64,
+    };
+    row.insert(conn, &caches.keys)?;
     for (change, namespace) in new.changes.iter().zip(&namespaces) {
         insert_change(conn, &caches.keys, change, *namespace, id)?;
     }
@@ -146,7 +145,7 @@ fn stored(conn: &Connection, caches: &Caches, new: &NewOperation, namespace: i64
     let (kind, key) = field_columns(&first.field);
     let last: Option<i64> = conn
         .prepare_cached(sql::FIELD_CHANGE)?
-        .query_row(params![namespace, kind, key], |row| row.get(3))
+        .query_row(params![namespace, kind, key], |row| row.get(operation_change::TABLE.position("operation")))
         .optional()?;
     let view = caches.view(conn);
     let found = last.map(|last| view.operation(last)).transpose()?;
@@ -170,8 +169,8 @@ fn compare(conn: &Connection, caches: &Caches, change: &OperationChange, namespa
     let mut rows = statement.query(params![namespace, kind, key])?;
     let found = match rows.next()? {
         Some(row) => {
-            verify_change(keys, row)?;
-            caches.view(conn).value_of(row, &change.field, ChangeSide::After)?
+            let row = operation_change::Row::verified(keys, row)?;
+            caches.view(conn).value_of(&row, &change.field, ChangeSide::After)?
         }
         None => None,
     };
@@ -219,12 +218,8 @@ fn insert_change(conn: &Connection, keys: &Keys, change: &OperationChange, names
     };
     let (before, after) = (column(&change.before, ChangeSide::Before)?, column(&change.after, ChangeSide::After)?);
     let (kind, key) = field_columns(&change.field);
-    let mut check = RowCheck::of("operation_change");
-    check.int(namespace).int(kind).text(key).int(id).int(newest).value((&before).into()).value((&after).into());
-    let check = check.finish_keyed(keys);
-    conn.prepare_cached(sql::OPERATION_CHANGE_INSERT)?
-        .execute(params![namespace, kind, key, id, newest, before, after, check])?;
-    Ok(())
+    let (before, after) = (ValueRef::from(&before), ValueRef::from(&after));
+    operation_change::Row { namespace, kind, key, operation: id, newest, before, after }.insert(conn, keys)
 }
 
 /// The side of a change on which a value stands.
@@ -258,15 +253,6 @@ pub(crate) fn open_fact(
     String::from_utf8(plain).map_err(|_| corrupt(place(), "a value does not match the format"))
 }
 
-impl ChangeSide {
-    fn column(self) -> usize {
-        match self {
-            Self::Before => 5,
-            Self::After => 6,
-        }
-    }
-}
-
 /// Verifies that the numbers of a listing go down from below one: pages that do not might never end.
 fn must_descend(above: i64, numbers: &[i64]) -> Res<()> {
     match std::iter::once(&above).chain(numbers).is_sorted_by(|one, next| one > next) {
@@ -282,25 +268,33 @@ impl ReadView<'_> {
         let mut rows = statement.query([namespace])?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
-            verify_change(self.keys, row)?;
-            if row.get::<_, i64>(1)? == BRANCH_KIND {
-                found.extend(row.get::<_, Option<i64>>(6)?);
+            let row = operation_change::Row::verified(self.keys, row)?;
+            if row.kind == BRANCH_KIND {
+                found.extend(row.after.as_i64().ok());
             }
         }
         Ok(found)
     }
 
-    /// Decodes the content of a field before or after an operation; the columns are those of `operation_change`.
-    fn value_of(self, row: &Row<'_>, field: &OperationField, side: ChangeSide) -> Res<Option<OperationValue>> {
+    /// Decodes the content of a field before or after an operation.
+    fn value_of(
+        self,
+        row: &operation_change::Row<'_>,
+        field: &OperationField,
+        side: ChangeSide,
+    ) -> Res<Option<OperationValue>> {
         let wrong = || corrupt("operation_change", "a value does not match the format");
-        let namespace: i64 = row.get(0)?;
-        match (field, row.get_ref(side.column())?) {
+        let (namespace, column) = match side {
+            ChangeSide::Before => (row.namespace, row.before),
+            ChangeSide::After => (row.namespace, row.after),
+        };
+        match (field, column) {
             (_, ValueRef::Null) => Ok(None),
             (OperationField::Head | OperationField::Branch(_), ValueRef::Integer(seq)) => {
                 Ok(Some(OperationValue::Checkpoint(id_of(self.conn, namespace, seq)?)))
             }
             (field, ValueRef::Blob(sealed)) if is_sealed(self.keys, field) => {
-                let text = open_fact(self.conn, self.keys, (namespace, field), (row.get(3)?, side), sealed)?;
+                let text = open_fact(self.conn, self.keys, (namespace, field), (row.operation, side), sealed)?;
                 Ok(Some(OperationValue::Text(text)))
             }
             (OperationField::CurrentBranch | OperationField::Fact(_), ValueRef::Text(text))
@@ -314,19 +308,15 @@ impl ReadView<'_> {
 
     /// Returns a stored operation, which must exist.
     pub(crate) fn operation(self, id: i64) -> Res<OperationRecord> {
-        let mut statement = self.conn.prepare_cached(sql::OPERATION)?;
+        let mut statement = self.conn.prepare_cached(operation::Row::BY_KEY)?;
         let mut rows = statement.query([id])?;
         let missing = || corrupt(format!("operation {id}"), "a change refers to it, but it does not exist");
-        self.operation_row(rows.next()?.ok_or_else(missing)?)
+        self.operation_row(&operation::Row::verified(self.keys, rows.next()?.ok_or_else(missing)?)?)
     }
 
-    fn operation_row(self, row: &Row<'_>) -> Res<OperationRecord> {
-        head::verify(self.keys, "operation", COLUMNS, row)?;
-        let id: i64 = row.get(0)?;
-        let wrong = || corrupt(format!("operation {id}"), "it does not match the format");
-        let kind: i64 = row.get(1)?;
-        let kind = kind_of(kind).ok_or_else(wrong)?;
-        let target = match row.get_ref(5)? {
+    fn operation_row(self, row: &operation::Row<'_>) -> Res<OperationRecord> {
+        let wrong = || corrupt(row.place(), "it does not match the format");
+        let target = match row.target {
             ValueRef::Null => None,
             ValueRef::Integer(id) => Some(OperationTarget::Operation(u64::try_from(id).map_err(|_| wrong())?)),
             ValueRef::Blob(id) => {
@@ -335,13 +325,13 @@ impl ReadView<'_> {
             _ => return Err(wrong()),
         };
         Ok(OperationRecord {
-            id: u64::try_from(id).map_err(|_| wrong())?,
-            seq: u64::try_from(row.get::<_, i64>(2)?).map_err(|_| wrong())?,
-            kind,
-            at: Timestamp::from_micros(row.get(3)?),
-            actor: row.get(4)?,
+            id: u64::try_from(row.id).map_err(|_| wrong())?,
+            seq: u64::try_from(row.seq).map_err(|_| wrong())?,
+            kind: kind_of(row.kind).ok_or_else(wrong)?,
+            at: Timestamp::from_micros(row.at),
+            actor: row.actor.map(str::to_owned),
             target,
-            changes: self.changes_of(id)?,
+            changes: self.changes_of(row.id)?,
         })
     }
 
@@ -359,12 +349,13 @@ impl ReadView<'_> {
     /// Decodes a row of `sql::OPERATION_CHANGES`.
     fn change(self, row: &Row<'_>) -> Res<OperationChange> {
         let wrong = || corrupt("operation_change", "a row does not match the format");
-        verify_change(self.keys, row)?;
-        let namespace: i64 = row.get(0)?;
-        let field = field_of(row.get(1)?, row.get(2)?).ok_or_else(wrong)?;
-        let (thread, path): (Option<String>, Option<String>) = (row.get(8)?, row.get(9)?);
+        let after = operation_change::TABLE.columns.len();
+        let (thread, path): (Option<String>, Option<String>) = (row.get(after)?, row.get(after + 1)?);
+        let row = &operation_change::Row::verified(self.keys, row)?;
+        let field = field_of(row.kind, row.key.to_owned()).ok_or_else(wrong)?;
         let (Some(thread), Some(path)) = (thread, path) else {
-            return Err(corrupt(format!("namespace {namespace}"), "an operation refers to it, but it does not exist"));
+            let place = format!("namespace {}", row.namespace);
+            return Err(corrupt(place, "an operation refers to it, but it does not exist"));
         };
         Ok(OperationChange {
             thread: ThreadId::new(thread).map_err(|_| wrong())?,
@@ -393,10 +384,10 @@ impl ReadView<'_> {
         while let Some(row) = rows.next()?
             && found.len() < limit
         {
-            let id = row.get(0)?;
-            must_descend(above, &[id])?;
-            above = id;
-            let record = self.operation_row(row)?;
+            let row = operation::Row::verified(self.keys, row)?;
+            must_descend(above, &[row.id])?;
+            above = row.id;
+            let record = self.operation_row(&row)?;
             if !record.changes.is_empty() {
                 found.push(record);
             }
@@ -411,10 +402,10 @@ impl ReadView<'_> {
         let mut rows = statement.query([namespace])?;
         let mut fields = Vec::new();
         while let Some(row) = rows.next()? {
-            verify_change(self.keys, row)?;
+            let row = operation_change::Row::verified(self.keys, row)?;
             let wrong = || corrupt("operation_change", "a row does not match the format");
-            let field = field_of(row.get(1)?, row.get(2)?).ok_or_else(wrong)?;
-            if let Some(value) = self.value_of(row, &field, ChangeSide::After)? {
+            let field = field_of(row.kind, row.key.to_owned()).ok_or_else(wrong)?;
+            if let Some(value) = self.value_of(&row, &field, ChangeSide::After)? {
                 fields.push((field, value));
             }
         }
@@ -460,16 +451,16 @@ impl ReadView<'_> {
         let mut statement = self.conn.prepare_cached(sql::FIELD_CHANGE)?;
         let mut rows = statement.query(params![namespace, kind, key])?;
         let Some(row) = rows.next()? else { return Ok(None) };
-        verify_change(self.keys, row)?;
-        Ok(end_in_trash(self.value_of(row, &field, ChangeSide::After)?))
+        let row = operation_change::Row::verified(self.keys, row)?;
+        Ok(end_in_trash(self.value_of(&row, &field, ChangeSide::After)?))
     }
 
     fn trash_row(self, row: &Row<'_>) -> Res<(ThreadId, Option<Timestamp>)> {
-        verify_change(self.keys, row)?;
         let field = OperationField::Fact(TRASHED.to_owned());
         let wrong = |_| corrupt("operation_change", "a row does not match the format");
-        let thread = ThreadId::new(row.get::<_, String>(8)?).map_err(wrong)?;
-        Ok((thread, end_in_trash(self.value_of(row, &field, ChangeSide::After)?)))
+        let thread = ThreadId::new(row.get::<_, String>(operation_change::TABLE.columns.len())?).map_err(wrong)?;
+        let row = operation_change::Row::verified(self.keys, row)?;
+        Ok((thread, end_in_trash(self.value_of(&row, &field, ChangeSide::After)?)))
     }
 
     /// Returns the branches of a namespace, the newest first. In the order of the ids each branch is one run, and later
@@ -483,14 +474,12 @@ impl ReadView<'_> {
         // Seventeen bytes of 0xff are above every id.
         let mut above = vec![0xff_u8; 17];
         while let Some(row) = rows.next()? {
-            let branch: i64 = row.get(0)?;
-            row_check::verify("branch", row, 7, &|| format!("branch {branch}"))?;
+            let branch::Row { id: branch, parent, upto, .. } = branch::Row::verified(row)?;
             let tip = self.last_of_branch(namespace, branch, &above)?;
             above = tip.to_vec();
             let point = CheckpointRef::new(thread.clone(), path.clone(), CheckpointId::from_bytes(tip));
             let missing = || corrupt(format!("branch {branch}"), "its checkpoints are missing");
             let last = self.checkpoint(&point)?.filter(|last| last.branch as i64 == branch).ok_or_else(missing)?;
-            let BranchRow { parent, upto, .. } = BranchRow::read(self.conn, branch)?;
             let leaves = parent.zip(upto).map(|(parent, upto)| (parent as u64, upto as u64));
             found.push(BranchRecord { last, leaves });
         }
@@ -560,9 +549,9 @@ impl ReadView<'_> {
 
     /// Verifies the rows of all operations.
     pub(crate) fn check_operation(self, row: &Row<'_>) -> Res<()> {
-        let record = self.operation_row(row)?;
-        let count: i64 = row.get(6)?;
-        if record.changes.len() as i64 > count {
+        let row = operation::Row::verified(self.keys, row)?;
+        let record = self.operation_row(&row)?;
+        if record.changes.len() as i64 > row.changes {
             return Err(corrupt(format!("operation {}", record.id), "it has more changes than it counts"));
         }
         Ok(())

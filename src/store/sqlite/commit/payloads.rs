@@ -7,13 +7,14 @@ use crate::limits::BLOB_BYTES_MIN;
 use crate::store::batch::{ItemIndex, Payload};
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::rows::pack::{Inline, ValueColumn};
-use crate::store::sqlite::rows::payload::{FORM_BITS, form, item_id_column};
-use crate::store::sqlite::rows::row_check::payload_column;
+use crate::store::sqlite::rows::payload::{FORM_BITS, ItemIdColumn, form};
 use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::rows::sealed::{HAS_BLOBS, PayloadColumns, pack_fields};
 use crate::store::sqlite::sql;
-use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
-use rusqlite::{Connection, OptionalExtension, params};
+use crate::store::sqlite::tables::row_check::payload_column;
+use crate::store::sqlite::tables::{Bare, blob, payload};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Stores a payload and returns what stands for it: its bytes if it is small and plain, else its row.
@@ -26,52 +27,39 @@ pub(crate) fn store(conn: &Connection, caches: &mut Caches, payload: &Payload, c
     }
     debug_assert!(payload.len() <= VALUE_BYTES_MAX, "a batch is validated before it is written");
     let data = match large(&payload.data) {
-        true => Column::Blob(store_blob(conn, caches, ValueRef::Blob(&payload.data), &payload.data)?),
-        false => Column::Here(ValueRef::Blob(&payload.data)),
+        true => ValueRef::Integer(store_blob(conn, caches, ValueRef::Blob(&payload.data), &payload.data)?),
+        false => ValueRef::Blob(&payload.data),
     };
     let index = payload.index.as_deref();
     let text = match index.and_then(|index| index.text.as_deref()) {
-        None => Column::Here(ValueRef::Null),
-        Some(text) if large(text.as_bytes()) => Column::Blob(store_blob(conn, caches, text.into(), text.as_bytes())?),
-        Some(text) => Column::Here(text.into()),
+        None => ValueRef::Null,
+        Some(text) if large(text.as_bytes()) => {
+            ValueRef::Integer(store_blob(conn, caches, text.into(), text.as_bytes())?)
+        }
+        Some(text) => text.into(),
     };
-    let null = || ToSqlOutput::Borrowed(ValueRef::Null);
-    let field = |field: fn(&ItemIndex) -> Option<&str>| index.and_then(field);
     let id = caches.ids.next(conn, Table::Payload)?;
     caches.unfollowed.note_payload(id, index);
-    conn.prepare_cached(sql::PAYLOAD_INSERT)?.execute(params![
-        form(payload.codec, index.map(ItemIndex::as_ref).as_ref()),
-        payload_column(id, check),
-        data,
-        field(|index| index.id.as_deref()).map_or_else(null, item_id_column),
-        field(|index| index.kind.as_deref()),
-        text,
-        field(|index| index.name.as_deref()),
-        field(|index| index.tool_calls.as_deref()),
-        index.and_then(|index| index.input_tokens),
-        index.and_then(|index| index.output_tokens),
+    let item_id = index.and_then(|index| index.id.as_deref()).map(ItemIdColumn::of);
+    let row = payload::Row {
         id,
-    ])?;
+        form: form(payload.codec, index.map(ItemIndex::as_ref).as_ref()),
+        xxh3: payload_column(id, check),
+        data,
+        item_id: item_id.as_ref().map_or(ValueRef::Null, ItemIdColumn::column),
+        kind: index.and_then(|index| index.kind.as_deref()),
+        text,
+        name: index.and_then(|index| index.name.as_deref()),
+        tool_calls: index.and_then(|index| index.tool_calls.as_deref()),
+        input_tokens: index.and_then(|index| index.input_tokens),
+        output_tokens: index.and_then(|index| index.output_tokens),
+    };
+    row.insert(conn)?;
     Ok(ValueColumn::Payload(id))
 }
 
 pub(crate) fn large(bytes: &[u8]) -> bool {
     bytes.len() >= BLOB_BYTES_MIN
-}
-
-/// A column that holds bytes or names a blob.
-pub(crate) enum Column<'a> {
-    Here(ValueRef<'a>),
-    Blob(i64),
-}
-
-impl ToSql for Column<'_> {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(ToSqlOutput::Borrowed(match self {
-            Self::Here(value) => *value,
-            Self::Blob(id) => ValueRef::Integer(*id),
-        }))
-    }
 }
 
 /// Stores a large content, once in the file; `column` holds it, in an encrypted file sealed.
@@ -82,12 +70,12 @@ pub(crate) fn store_blob(conn: &Connection, caches: &mut Caches, column: ValueRe
         return Ok(id);
     }
     let id = caches.ids.next(conn, Table::Blob)?;
-    let mut insert = conn.prepare_cached(sql::BLOB_INSERT)?;
-    if caches.keys.seal_content() {
-        insert.execute(params![hash, caches.keys.seal(&sealed::blob_identity(&caches.keys, &hash), bytes)?, id])?;
-    } else {
-        insert.execute(params![hash, ToSqlOutput::Borrowed(column), id])?;
-    }
+    let sealed = match caches.keys.seal_content() {
+        true => Some(caches.keys.seal(&sealed::blob_identity(&caches.keys, &hash), bytes)?),
+        false => None,
+    };
+    let data = sealed.as_deref().map_or(column, ValueRef::Blob);
+    blob::Row { id, hash: &hash, data }.insert(conn)?;
     Ok(id)
 }
 
@@ -107,15 +95,12 @@ pub(crate) fn store_sealed(conn: &Connection, caches: &mut Caches, payload: &Pay
     let columns = PayloadColumns { id, form, data, text };
     let fields = pack_fields(index, text.is_some(), if data.is_some() { &[] } else { &payload.data });
     let sealed = caches.keys.seal(&columns.identity(&caches.keys), &fields)?;
-    let null = None::<i64>;
     let here = ValueRef::Blob(&sealed);
-    let (data, item_id) = match data {
-        Some(blob) => (ValueRef::Integer(blob), here),
-        None => (here, ValueRef::Null),
-    };
-    let (data, item_id) = (ToSqlOutput::Borrowed(data), ToSqlOutput::Borrowed(item_id));
-    let check = payload_column(id, xxh3_64(&sealed) as i64);
-    let row = params![form, check, data, item_id, null, text, null, null, null, null, id];
-    conn.prepare_cached(sql::PAYLOAD_INSERT)?.execute(row)?;
+    let (data, item_id) = data.map_or((here, ValueRef::Null), |blob| (ValueRef::Integer(blob), here));
+    let text = text.map_or(ValueRef::Null, ValueRef::Integer);
+    let xxh3 = payload_column(id, xxh3_64(&sealed) as i64);
+    let (kind, name, tool_calls, input_tokens, output_tokens) = (None, None, None, None, None);
+    let row = payload::Row { id, form, xxh3, data, item_id, kind, text, name, tool_calls, input_tokens, output_tokens };
+    row.insert(conn)?;
     Ok(ValueColumn::Payload(id))
 }

@@ -7,8 +7,7 @@ use crate::base::limits::LIST_REFERENCES_MAX;
 use crate::store::batch::ListRef;
 use crate::store::prune::is_pruned;
 use crate::store::sqlite::fault::{Res, invalid};
-use crate::store::sqlite::rows::checkpoint::{checkpoint_row, column};
-use crate::store::sqlite::rows::source::is_pruned_column;
+use crate::store::sqlite::rows::checkpoint::checkpoint_row;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::verify::neighbors;
 
@@ -18,9 +17,7 @@ pub(crate) fn find(tx: &mut Tx<'_>, of: &ListRef) -> Res<i64> {
     let namespace = tx.caches.namespace(tx.conn, thread, &of.namespace)?;
     let missing = || not_found(thread, &of.checkpoint);
     let seq = neighbors::must_find(tx.conn, namespace.ok_or_else(missing)?, &of.checkpoint, missing)?;
-    if checkpoint_row(tx.conn, sql::RECORD_BY_SEQ, [seq], |_, row| Ok(is_pruned_column(row.get(column::SOURCE)?)))?
-        .unwrap_or(false)
-    {
+    if checkpoint_row(tx.conn, sql::RECORD_BY_SEQ, [seq], |row| Ok(row.is_pruned()))?.unwrap_or(false) {
         return Err(is_pruned(thread, &of.checkpoint).into());
     }
     let view = tx.caches.view(tx.conn);

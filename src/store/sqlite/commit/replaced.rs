@@ -4,6 +4,7 @@
 
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::sql;
+use crate::store::sqlite::tables::{TableRow, payload};
 use rusqlite::{Connection, OptionalExtension, params};
 
 /// Erases the value of a special write that is about to be replaced: nothing else refers to it.
@@ -27,7 +28,7 @@ pub(crate) fn payload(conn: &Connection, id: i64) -> Res<usize> {
     let mut blobs = conn.prepare_cached(sql::PAYLOAD_BLOBS)?;
     let found: Option<Found> = blobs.query_row([id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
     let Some((data, text, mut bytes)) = found else { return Ok(0) };
-    conn.prepare_cached(sql::PAYLOAD_DELETE)?.execute([id])?;
+    conn.prepare_cached(payload::Row::DELETE)?.execute([id])?;
     for blob in [data, text].into_iter().flatten() {
         let held: Option<i64> = conn.prepare_cached(sql::BLOB_BYTES)?.query_row([blob], |row| row.get(0)).optional()?;
         if conn.prepare_cached(sql::BLOB_DELETE)?.execute([blob])? > 0 {

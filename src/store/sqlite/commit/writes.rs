@@ -14,13 +14,14 @@ use crate::store::mark::WriteMark;
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::read::list_reference;
-use crate::store::sqlite::read::task_writes::{WriteRow, check_column, checksum_column};
+use crate::store::sqlite::read::task_writes::{check_column, checksum_column};
 use crate::store::sqlite::rows::checksums::{Digests, WriteChecksum};
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::ValueColumn;
 use crate::store::sqlite::sql;
+use crate::store::sqlite::tables::{Bare, StoredColumn, write};
 use rusqlite::params;
-use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::types::ValueRef;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -64,31 +65,29 @@ impl Tx<'_> {
             }
             let stored = rows.iter().map(|row| self.store_row(row)).collect::<Res<Vec<_>>>()?;
             let columns = || {
-                rows.iter().zip(&stored).map(|(row, (channel, value))| WriteRow {
+                rows.iter().zip(&stored).map(|(row, (channel, value))| write::Row {
+                    checkpoint: of.seq,
                     task,
-                    index: row.checksum.index,
+                    idx: row.checksum.index,
                     part: row.checksum.part,
                     channel: *channel,
-                    value: value.column(),
+                    value: StoredColumn(value.column()),
                     child,
                     path,
                     sum: ValueRef::Null,
                     mark: row.checksum.mark,
                 })
             };
-            let mut sum = Some(match child.filter(|_| !special) {
+            let sum = match child.filter(|_| !special) {
                 Some(_) => check_column(&self.caches.keys, of.seq, task, columns()),
                 None => {
                     let checksums: Vec<WriteChecksum> = rows.iter().map(|row| row.checksum.clone()).collect();
                     checksum_column(&self.caches.keys, &of.checksum, &checksums, run.len())
                 }
-            });
-            let mut insert = self.conn.prepare_cached(sql::WRITE_INSERT)?;
-            for row in columns() {
-                let value = ToSqlOutput::Borrowed(row.value);
-                let sum = sum.take();
-                let WriteRow { index, part, channel, mark, .. } = row;
-                insert.execute(params![of.seq, task, index, part, channel, value, child, path, sum, mark])?;
+            };
+            for (at, row) in columns().enumerate() {
+                let sum = if at == 0 { ValueRef::from(&sum) } else { ValueRef::Null };
+                write::Row { sum, ..row }.insert(self.conn)?;
             }
             self.note_written(of, &rows, &stored);
             if child.is_some() && !special {

@@ -6,15 +6,16 @@
 //! Invariant: no byte of a page is believed; what does not fit is passed over.
 
 use crate::base::CheckpointId;
+use crate::store::sqlite::tables::checkpoint;
 
 /// A leaf of a table.
 pub(crate) const LEAF: u8 = 13;
 const LEAF_HEADER_BYTES: usize = 8;
 /// Columns of `checkpoint`.
-const COLUMNS: usize = 15;
-/// The columns of the public id and of the checksum.
-const ID: usize = 2;
-const CHECKSUM: usize = 13;
+const COLUMNS: usize = checkpoint::TABLE.columns.len();
+const NAMESPACE: usize = checkpoint::TABLE.position("namespace");
+const ID: usize = checkpoint::TABLE.position("id");
+const CHECKSUM: usize = checkpoint::TABLE.position("sum");
 /// The serial type of a BLOB of 16 bytes.
 const BLOB_16: u64 = 44;
 
@@ -33,11 +34,11 @@ pub(crate) fn find(page: &[u8]) -> Vec<FoundCheckpoint> {
     }
     let word = |at: usize| Some(usize::from(u16::from_be_bytes([*page.get(at)?, *page.get(at + 1)?])));
     let cells = (0..word(3).unwrap_or(0)).map_while(|n| word(LEAF_HEADER_BYTES + 2 * n));
-    cells.filter_map(|at| checkpoint(page.get(at..)?)).collect()
+    cells.filter_map(|at| found(page.get(at..)?)).collect()
 }
 
 /// Reads a cell of a leaf, if it has the shape of a checkpoint.
-fn checkpoint(cell: &[u8]) -> Option<FoundCheckpoint> {
+fn found(cell: &[u8]) -> Option<FoundCheckpoint> {
     let (_, rest) = varint(cell)?;
     let (seq, record) = varint(rest)?;
     let (header_bytes, types) = varint(record)?;
@@ -53,7 +54,7 @@ fn checkpoint(cell: &[u8]) -> Option<FoundCheckpoint> {
         types = rest;
         match column {
             0 if kind != 0 => return None,
-            1 => namespace = Some(integer(body.get(..size(kind)?)?, kind)?),
+            NAMESPACE => namespace = Some(integer(body.get(..size(kind)?)?, kind)?),
             ID => id = Some(<[u8; 16]>::try_from(body.get(..16)?).ok().filter(|_| kind == BLOB_16)?),
             CHECKSUM if kind != BLOB_16 => return None,
             _ => {}
@@ -127,7 +128,11 @@ mod tests {
     }
 
     /// The types of the columns of a row: NULL, a byte, 16 bytes, and so on.
-    const KINDS: [u8; COLUMNS] = [0, 1, 44, 0, 1, 1, 1, 1, 6, 0, 0, 0, 0, 44, 4];
+    const KINDS: [u8; COLUMNS] = {
+        let mut kinds = [0; COLUMNS];
+        (kinds[NAMESPACE], kinds[ID], kinds[CHECKSUM], kinds[COLUMNS - 1]) = (1, 44, 44, 4);
+        kinds
+    };
 
     /// Returns a leaf with one row, number 7, whose body begins with the bytes of its namespace.
     fn leaf(kinds: &[u8], namespace: &[u8]) -> Vec<u8> {
@@ -166,8 +171,8 @@ mod tests {
         page.splice(12..13, [0x80, COLUMNS as u8 + 2]);
         assert_eq!(find(&page), [FoundCheckpoint { seq: 7, namespace: 5, id }]);
         // The bytes after the id may be in other pages.
-        assert_eq!(find(&leaf(&KINDS, &[5])[..45]).len(), 1);
-        assert_eq!(find(&leaf(&KINDS, &[5])[..44]), []);
+        assert_eq!(find(&leaf(&KINDS, &[5])[..30 + COLUMNS]).len(), 1);
+        assert_eq!(find(&leaf(&KINDS, &[5])[..29 + COLUMNS]), []);
     }
 
     #[test]
@@ -184,9 +189,9 @@ mod tests {
             (1, 12, &[]),
             (2, 42, &[5]),
             (2, 45, &[5]),
-            (13, 42, &[5]),
-            (13, 45, &[5]),
-            (13, 0, &[5]),
+            (CHECKSUM, 42, &[5]),
+            (CHECKSUM, 45, &[5]),
+            (CHECKSUM, 0, &[5]),
             (9, 10, &[5]),
             (9, 11, &[5]),
         ] {

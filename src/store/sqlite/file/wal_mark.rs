@@ -8,14 +8,11 @@
 
 use super::wal_heads::{LEAF, integer, size, varint};
 use crate::store::sqlite::fault::{Res, corrupt};
-use crate::store::sqlite::rows::row_check::{self, RowCheck};
 use crate::store::sqlite::sql;
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Row, params};
+use crate::store::sqlite::tables::{Checked, TableRow, wal_mark};
+use rusqlite::Connection;
 
-const TABLE: &str = "wal_mark";
-/// Columns of the row before its check.
-const COLUMNS: usize = 6;
+const TABLE: &str = wal_mark::TABLE.name;
 /// The serial type of a BLOB of 16 bytes.
 const BLOB_16: u64 = 44;
 const CELLS_AT: usize = 8;
@@ -49,7 +46,7 @@ impl WalMark {
     pub(crate) fn create(conn: &Connection) -> Res<()> {
         let (store, mark, before) =
             conn.query_row(sql::RANDOM_MARK, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-        Self { store, generation: 0, mark, before, state: MarkState::Whole }.write(conn, sql::WAL_MARK_INSERT)
+        Self { store, generation: 0, mark, before, state: MarkState::Whole }.row().insert(conn)
     }
 
     /// Returns the mark that a connection sees.
@@ -65,7 +62,8 @@ impl WalMark {
             return Ok(false);
         }
         let generation = now.generation.checked_add(1).ok_or_else(|| damaged("its number cannot be greater"))?;
-        Self { generation, mark: next, before: now.mark, state, ..now }.write(conn, sql::WAL_MARK_UPDATE)?;
+        let row = Self { generation, mark: next, before: now.mark, state, ..now }.row();
+        row.store(conn, sql::WAL_MARK_UPDATE, Some(row.row_check().finish()))?;
         Ok(true)
     }
 
@@ -74,25 +72,18 @@ impl WalMark {
         let mut statement = conn.prepare_cached(sql::WAL_MARK)?;
         let mut rows = statement.query([])?;
         let row = rows.next()?.ok_or_else(|| damaged("it has no row"))?;
-        row_check::verify(TABLE, row, COLUMNS, &|| TABLE.into())?;
-        Ok((Self::of_row(row)?, row.get(COLUMNS + 1)?))
+        let wal_mark::Row { store, generation, mark, before, open, .. } = wal_mark::Row::verified(row)?;
+        let state = MarkState::of(open).ok_or_else(|| damaged("its state is none of the format"))?;
+        Ok((Self { store, generation, mark, before, state }, row.get(wal_mark::TABLE.columns.len())?))
     }
 
-    fn of_row(row: &Row<'_>) -> Res<Self> {
-        let state = MarkState::of(row.get(5)?).ok_or_else(|| damaged("its state is none of the format"))?;
-        Ok(Self { store: row.get(1)?, generation: row.get(2)?, mark: row.get(3)?, before: row.get(4)?, state })
-    }
-
-    fn write(&self, conn: &Connection, sql: &str) -> Res<()> {
-        let Self { store, generation, mark, before, state } = self;
-        conn.prepare_cached(sql)?.execute(params![store, generation, mark, before, *state as i64, self.check()])?;
-        Ok(())
+    fn row(&self) -> wal_mark::Row {
+        let Self { store, generation, mark, before, state } = *self;
+        wal_mark::Row { id: 0, store, generation, mark, before, open: state as i64 }
     }
 
     fn check(&self) -> i64 {
-        let mut check = RowCheck::of(TABLE);
-        check.int(0).value(ValueRef::Blob(&self.store)).int(self.generation);
-        check.value(ValueRef::Blob(&self.mark)).value(ValueRef::Blob(&self.before)).int(self.state as i64).finish()
+        self.row().row_check().finish()
     }
 
     /// Returns the mark that a page of the log holds. The check of the row tells it from the row of any other table.
@@ -107,7 +98,7 @@ impl WalMark {
         let header_bytes = usize::try_from(header_bytes).ok()?;
         let mut types = types.get(..header_bytes.checked_sub(record.len() - types.len())?)?;
         let mut body = record.get(header_bytes..)?;
-        let mut columns = [(0, &[][..]); COLUMNS + 1];
+        let mut columns = [(0, &[][..]); wal_mark::TABLE.columns.len()];
         for column in &mut columns {
             let (kind, rest) = varint(types)?;
             types = rest;

@@ -14,6 +14,8 @@ use crate::store::error::StoreError;
 use crate::store::sqlite::fault::{Fault, Res, corrupt, invalid};
 use crate::store::sqlite::rows::pack::{Unpack, put_uint};
 use crate::store::sqlite::sql as log_sql;
+use crate::store::sqlite::tables::row_check::ChecksumKey;
+use crate::store::sqlite::tables::{Bare, store_key};
 use parking_lot::RwLock;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
@@ -34,6 +36,12 @@ pub(crate) struct GivenKeys {
     pub(crate) key: Option<Key>,
     pub(crate) checksum_key: Option<Key>,
     pub(crate) cipher: Option<Arc<dyn Cipher>>,
+}
+
+impl ChecksumKey for Keys {
+    fn of_checksums(&self) -> Option<&[u8; 32]> {
+        Keys::of_checksums(self)
+    }
 }
 
 /// A change of the keys of an encrypted file.
@@ -155,8 +163,8 @@ impl Keys {
     pub(crate) fn copy_to(&self, old: &Connection, new: &Connection) -> Res<()> {
         if self.unlocked().is_some() {
             for row in read_rows(old)? {
-                let columns = params![row.id, row.cipher, row.caller, row.file, row.sealed];
-                new.execute(sql::STORE_KEY_INSERT, columns)?;
+                let KeyRow { id, cipher, caller, file, sealed } = &row;
+                store_key::Row { id: *id, cipher, caller, file: *file, sealed }.insert(new)?;
             }
         }
         Ok(())
@@ -236,8 +244,7 @@ impl Keys {
         }
         let file = *uuid::Uuid::new_v4().as_bytes();
         let insert = |id: i64, cipher: &str, caller: &str, sealed: &[u8]| {
-            let file = (id == 0).then_some(file);
-            conn.execute(sql::STORE_KEY_INSERT, params![id, cipher, caller, file, sealed])
+            store_key::Row { id, cipher, caller, file: (id == 0).then_some(file), sealed }.insert(conn)
         };
         match (&self.given.key, &self.given.checksum_key) {
             (Some(key), _) => {
@@ -343,8 +350,8 @@ impl Keys {
                 let greatest: i64 = conn.prepare_cached(sql::STORE_KEY_MAX)?.query_row([], |row| row.get(0))?;
                 let id = greatest + 1;
                 let sealed = seal_key(&*sealing.cipher, &sealing.root, &data_key_identity(file, id), &new_secret()?)?;
-                let row = params![id, sealing.cipher.name(), "", None::<[u8; 16]>, sealed];
-                conn.prepare_cached(sql::STORE_KEY_INSERT)?.execute(row)?;
+                store_key::Row { id, cipher: sealing.cipher.name(), caller: "", file: None, sealed: &sealed }
+                    .insert(conn)?;
             }
         }
         Ok(())
@@ -442,10 +449,12 @@ fn validate(key: &Key) -> Result<(), StoreError> {
 
 fn read_rows(conn: &Connection) -> Res<Vec<KeyRow>> {
     let mut statement = conn.prepare_cached(sql::STORE_KEYS)?;
-    let rows = statement.query_map([], |row| {
-        Ok(KeyRow { id: row.get(0)?, cipher: row.get(1)?, caller: row.get(2)?, file: row.get(3)?, sealed: row.get(4)? })
-    })?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    let (mut rows, mut found) = (statement.query([])?, Vec::new());
+    while let Some(row) = rows.next()? {
+        let store_key::Row { id, cipher, caller, file, sealed } = store_key::Row::read(row, 0)?;
+        found.push(KeyRow { id, cipher: cipher.into(), caller: caller.into(), file, sealed: sealed.into() });
+    }
+    Ok(found)
 }
 
 fn new_secret() -> Res<Secret> {

@@ -11,11 +11,11 @@ use crate::store::error::StoreError;
 use crate::store::query::ItemRange;
 use crate::store::record::CheckpointRef;
 use crate::store::sqlite::fault::Res;
-use crate::store::sqlite::rows::payload::item_id_column;
+use crate::store::sqlite::rows::payload::ItemIdColumn;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::view::ReadView;
 use rusqlite::params;
-use rusqlite::types::ValueRef;
+use rusqlite::types::{ToSqlOutput, ValueRef};
 
 impl ReadView<'_> {
     /// Visits the item of a list that has an id in its index; returns whether there is one.
@@ -44,7 +44,9 @@ impl ReadView<'_> {
     /// Returns the newest payloads of items with an id, as far as they are in the clear.
     fn payloads_of(self, id: &str) -> Res<Vec<i64>> {
         let mut statement = self.conn.prepare_cached(sql::PAYLOADS_OF_ITEM)?;
-        let rows = statement.query_map(params![item_id_column(id), FOUND_ITEMS_MAX as i64], |row| row.get(0))?;
+        let id = ItemIdColumn::of(id);
+        let id = ToSqlOutput::Borrowed(id.column());
+        let rows = statement.query_map(params![id, FOUND_ITEMS_MAX as i64], |row| row.get(0))?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 

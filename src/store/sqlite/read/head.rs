@@ -9,16 +9,12 @@
 use crate::base::CheckpointId;
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::rows::row_check::RowCheck;
 use crate::store::sqlite::sql;
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use crate::store::sqlite::tables::{KeyChecked, TableRow, operation_change};
+use rusqlite::{Connection, OptionalExtension, params};
 
 /// The kind of the change of a head.
 pub(crate) const HEAD_KIND: i64 = 0;
-
-/// Columns of `operation_change` before its check.
-const COLUMNS: usize = 7;
 
 /// Returns the place to which the head of a namespace was moved after `newest` was stored: a checkpoint or the empty
 /// state. `None` if it was not moved.
@@ -26,8 +22,9 @@ pub(crate) fn moved(conn: &Connection, keys: &Keys, namespace: i64, newest: i64)
     let mut statement = conn.prepare_cached(sql::FIELD_CHANGE)?;
     let mut rows = statement.query(params![namespace, HEAD_KIND, ""])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    verify_change(keys, row)?;
-    if row.get::<_, i64>(4)? == newest { Ok(Some(row.get(6)?)) } else { Ok(None) }
+    let row = operation_change::Row::verified(keys, row)?;
+    let wrong = |_| corrupt(row.place(), "after does not match the format");
+    if row.newest == newest { row.after.as_i64_or_null().map(Some).map_err(wrong) } else { Ok(None) }
 }
 
 /// Returns the head of a namespace whose newest checkpoint is known.
@@ -57,24 +54,6 @@ pub(crate) fn id_of(conn: &Connection, namespace: i64, seq: i64) -> Res<Checkpoi
     let missing =
         || corrupt(format!("checkpoint {seq}"), "an operation refers to it, but its namespace does not have it");
     Ok(CheckpointId::from_bytes(id.ok_or_else(missing)?))
-}
-
-/// Verifies a row of `operation_change`.
-pub(crate) fn verify_change(keys: &Keys, row: &Row<'_>) -> Res<()> {
-    verify(keys, "operation_change", COLUMNS, row)
-}
-
-/// Verifies a row whose check follows its `columns` first columns, and has the key of the checksums if the file has
-/// one.
-pub(crate) fn verify(keys: &Keys, table: &str, columns: usize, row: &Row<'_>) -> Res<()> {
-    let mut check = RowCheck::of(table);
-    for column in 0..columns {
-        check.value(row.get_ref(column)?);
-    }
-    if row.get_ref(columns)? == ValueRef::Integer(check.finish_keyed(keys)) {
-        return Ok(());
-    }
-    Err(corrupt(table, "the check of a row does not match"))
 }
 
 /// Returns the newest checkpoint of a namespace, which is its head unless that was moved.

@@ -6,11 +6,11 @@
 use crate::limits::INDEX_SNAPSHOT_INTERVAL;
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
 use crate::store::sqlite::rows::pack::{RowPlace, unpack_index_snapshot};
-use crate::store::sqlite::rows::row_check::{self};
 use crate::store::sqlite::rows::version::{
     INDEX_SNAPSHOT, KeyContent, NO_CHANGES, VersionRow, version_place, versions_check,
 };
 use crate::store::sqlite::sql;
+use crate::store::sqlite::tables::{Bare, Checked, TableRow, branch, version};
 use crate::store::sqlite::view::ReadView;
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ pub(crate) fn spans(conn: &Connection, branch: i64, ordinal: i64, down_to: i64) 
     let (mut branch, mut last) = (branch, ordinal);
     loop {
         let wrong = |reason: &str| corrupt(format!("branch {branch}"), reason);
-        let BranchRow { parent, upto, .. } = BranchRow::read(conn, branch)?;
+        let branch::Row { parent, upto, .. } = self::branch(conn, branch)?;
         let first = upto.map_or(0, |upto| upto.saturating_add(1));
         spans.push(Span { branch, first, last });
         match (parent, upto) {
@@ -52,26 +52,12 @@ pub(crate) fn spans(conn: &Connection, branch: i64, ordinal: i64, down_to: i64) 
     }
 }
 
-/// A verified row of `branch`, as far as it is needed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BranchRow {
-    pub(crate) parent: Option<i64>,
-    pub(crate) upto: Option<i64>,
-    pub(crate) depth: i64,
-}
-
-impl BranchRow {
-    /// Reads a branch that a row refers to.
-    pub(crate) fn read(conn: &Connection, branch: i64) -> Res<Self> {
-        let place = || format!("branch {branch}");
-        let mut statement = conn.prepare_cached(sql::BRANCH)?;
-        let mut rows = statement.query([branch])?;
-        let Some(row) = rows.next()? else {
-            return Err(corrupt(place(), "a row refers to it, but it does not exist"));
-        };
-        row_check::verify("branch", row, 7, &place)?;
-        Ok(Self { parent: row.get(2)?, upto: row.get(3)?, depth: row.get(4)? })
-    }
+/// Reads a branch that a row refers to.
+pub(crate) fn branch(conn: &Connection, id: i64) -> Res<branch::Row> {
+    let mut statement = conn.prepare_cached(branch::Row::BY_KEY)?;
+    let mut rows = statement.query([id])?;
+    let missing = || corrupt(format!("branch {id}"), "a row refers to it, but it does not exist");
+    branch::Row::verified(rows.next()?.ok_or_else(missing)?)
 }
 
 /// Visits the rows of each checkpoint of a span, verified: the newest checkpoint first, its rows by descending key.
@@ -87,13 +73,13 @@ pub(crate) fn walk(
     let mut next = rows.next()?;
     for ordinal in (first..=last).rev() {
         let (mut found, mut check) = (Vec::new(), None);
-        while let Some(row) = next
-            && row.get::<_, i64>(0)? == ordinal
+        while let Some(row) = next.map(|row| version::Row::read(row, 0)).transpose()?
+            && row.ordinal == ordinal
         {
             if found.is_empty() {
-                check = row.get::<_, Option<i64>>(6)?;
+                check = row.xxh3;
             }
-            found.push(VersionRow::read(branch, row, 0)?);
+            found.push(VersionRow::of(&row)?);
             next = rows.next()?;
         }
         let place = || format!("version (branch {branch}, ordinal {ordinal})");

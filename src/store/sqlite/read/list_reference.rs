@@ -6,11 +6,10 @@ use crate::base::{CheckpointId, Encoded, Namespace, ThreadId, Value};
 use crate::store::batch::{ListDelta, ListRef, Payload};
 use crate::store::record::CheckpointRef;
 use crate::store::sqlite::fault::{Res, corrupt};
-use crate::store::sqlite::rows::checkpoint::{checkpoint_row, column};
+use crate::store::sqlite::rows::checkpoint::checkpoint_row;
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::view::ReadView;
-use rusqlite::Row;
 
 impl<'a> ReadView<'a> {
     /// Returns the list that the list of a channel references.
@@ -22,8 +21,7 @@ impl<'a> ReadView<'a> {
 
     /// Returns the list of a channel at a checkpoint; `None` if it is not a list there.
     pub(crate) fn list_of(self, seq: i64, channel: &str) -> Res<Option<ChannelRows<'a>>> {
-        let place = |_: i64, row: &Row<'_>| Ok((row.get(column::BRANCH)?, row.get(column::ORDINAL)?));
-        let Some((branch, ordinal)) = checkpoint_row(self.conn, sql::RECORD_BY_SEQ, [seq], place)? else {
+        let Some((branch, ordinal)) = checkpoint_row(self.conn, sql::RECORD_BY_SEQ, [seq], |row| Ok(row.at()))? else {
             return Err(corrupt(format!("checkpoint {seq}"), "a list references it, but it does not exist"));
         };
         ChannelRows::read(self, branch, ordinal, channel)
@@ -39,16 +37,13 @@ impl<'a> ReadView<'a> {
     /// Returns the thread of a list and its name.
     pub(crate) fn list_ref(self, seq: i64, channel: i64) -> Res<(ThreadId, ListRef)> {
         let missing = |reason: String| corrupt(format!("checkpoint {seq}"), reason);
-        let place = |_: i64, row: &Row<'_>| {
-            let (thread, path): (String, String) = (row.get(column::THREAD)?, row.get(column::PATH)?);
-            Ok((thread, path, row.get(column::ID)?))
-        };
-        let found = checkpoint_row(self.conn, sql::RECORD_BY_SEQ, [seq], place)?;
-        let (thread, path, id) = found.ok_or_else(|| missing("a list references it, but it does not exist".into()))?;
-        let thread = ThreadId::new(&thread).map_err(|error| missing(error.to_string()))?;
-        let namespace = Namespace::new(&path).map_err(|error| missing(error.to_string()))?;
-        let channel = self.names.text(self.conn, Kind::List, channel)?;
-        Ok((thread, ListRef::new(namespace, CheckpointId::from_bytes(id), channel)))
+        let found = checkpoint_row(self.conn, sql::RECORD_BY_SEQ, [seq], |row| {
+            let thread = ThreadId::new(row.thread).map_err(|error| missing(error.to_string()))?;
+            let namespace = Namespace::new(row.path).map_err(|error| missing(error.to_string()))?;
+            let channel = self.names.text(self.conn, Kind::List, channel)?;
+            Ok((thread, ListRef::new(namespace, CheckpointId::from_bytes(row.id), channel)))
+        })?;
+        found.ok_or_else(|| missing("a list references it, but it does not exist".into()))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Searches the rows of a list on a lineage for a text: each row once, replaced and deleted items included.
 
+use super::items::PAYLOAD;
 use super::lineage::{self, Span};
 use crate::store::record::{CheckpointRef, ListChangeOp, StoredListChange};
 use crate::store::sqlite::fault::{Res, corrupt};
@@ -7,8 +8,9 @@ use crate::store::sqlite::read::blobs;
 use crate::store::sqlite::rows::item::{DELETE, PUT, REFERENCE, item_check, item_place};
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{unpack_ranges, unpack_reference};
-use crate::store::sqlite::rows::payload::{Room, decode, inline_value};
+use crate::store::sqlite::rows::payload::{FORM, Room, decode, inline_value};
 use crate::store::sqlite::sql;
+use crate::store::sqlite::tables::{KeyChecked, TableRow, item};
 use crate::store::sqlite::view::ReadView;
 use rusqlite::params;
 use rusqlite::types::ValueRef;
@@ -76,9 +78,9 @@ impl ListSearch<'_> {
                 ValueRef::Null => ListChangeOp::Delete,
                 ValueRef::Blob(column) => ListChangeOp::of(inline_value(self.view.keys, column, &place)?, self.text),
                 ValueRef::Integer(id) => {
-                    let form: Option<i64> = row.get(5)?;
+                    let form = row.get::<_, Option<i64>>(PAYLOAD + FORM)?;
                     let form = form.ok_or_else(|| corrupt(place(), "its payload does not exist"))?;
-                    ListChangeOp::of(decode(conn, row, 5, id, form, &mut room)?, self.text)
+                    ListChangeOp::of(decode(conn, row, PAYLOAD, id, form, &mut room)?, self.text)
                 }
                 _ => return Err(corrupt(place(), "its value does not match the format")),
             };
@@ -93,11 +95,10 @@ impl ListSearch<'_> {
         let mut ranges = self.view.conn.prepare_cached(sql::DELETED_RANGES)?;
         let mut rows = ranges.query(params![span.branch, self.list, -1 - span.last, -1])?;
         while let Some(row) = rows.next()? {
-            let (position, ordinal, op, task) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-            let value = row.get_ref(4)?;
-            self.verify((span, position, ordinal), (op, task, value), row.get_ref(5)?)?;
-            let wrong = || corrupt(item_place(span.branch, self.list, position, ordinal), "it cannot be decoded");
-            let bytes = value.as_blob().map_err(|_| wrong())?;
+            let row = item::Row::verified(self.view.keys, row)?;
+            let item::Row { ordinal, op, task, value, .. } = row;
+            let wrong = || corrupt(row.place(), "it cannot be decoded");
+            let bytes = value.0.as_blob().map_err(|_| wrong())?;
             if op == REFERENCE {
                 self.reference(unpack_reference(bytes).ok_or_else(wrong)?, ordinal as u64, task)?;
                 continue;

@@ -7,7 +7,7 @@ use crate::base::limits::PAGE_ROWS_MAX;
 use crate::store::query::CheckpointQuery;
 use crate::store::record::CheckpointRecord;
 use crate::store::sqlite::fault::{Res, corrupt};
-use crate::store::sqlite::rows::checkpoint::{checkpoint_row, column};
+use crate::store::sqlite::rows::checkpoint::{RecordRow, checkpoint_row};
 use crate::store::sqlite::sql;
 use crate::store::sqlite::verify::succession::{ListingEntry, Succession};
 use crate::store::sqlite::view::ReadView;
@@ -25,7 +25,9 @@ impl ReadView<'_> {
             None => None,
             Some(namespace) => {
                 let Some(namespace) = self.namespace(&query.thread, namespace)? else { return Ok(Vec::new()) };
-                let begin = checkpoint_row(self.conn, sql::RECORD_AT, params![namespace, before], ListingEntry::read)?;
+                let begin = checkpoint_row(self.conn, sql::RECORD_AT, params![namespace, before], |row| {
+                    Ok(ListingEntry::of(row))
+                })?;
                 begin.into_iter().for_each(|link| succession.begin_below(link));
                 Some(namespace)
             }
@@ -79,9 +81,8 @@ impl ReadView<'_> {
             return Ok(None);
         }
         let place = [last.branch, last.ordinal.saturating_sub(last.pruned_below)];
-        let first = checkpoint_row(self.conn, sql::RECORD_AT_PLACE, place, |seq, row| {
-            Ok((row.get(column::ID)?, ListingEntry::read(seq, row)?))
-        })?;
+        let entry = |row: &RecordRow<'_>| Ok((row.id.to_vec(), ListingEntry::of(row)));
+        let first = checkpoint_row(self.conn, sql::RECORD_AT_PLACE, place, entry)?;
         let is_there = |first: &(Vec<u8>, ListingEntry)| [first.1.branch, first.1.ordinal] == place;
         let lost = || corrupt(format!("checkpoint {}", last.seq), "the pruned checkpoints before it are missing");
         first.filter(is_there).map(Some).ok_or_else(lost)
@@ -121,7 +122,8 @@ impl ReadView<'_> {
         let mut rows = statement.query(params)?;
         let mut listed = Vec::new();
         while let Some(row) = rows.next()? {
-            listed.push((self.record(row)?, ListingEntry::read(row.get(0)?, row)?));
+            let row = RecordRow::verified(row)?;
+            listed.push((self.record(&row)?, ListingEntry::of(&row)));
         }
         Ok(listed)
     }

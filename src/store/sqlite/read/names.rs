@@ -9,12 +9,11 @@ use crate::store::record::TaskRecord;
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::rows::checkpoint::unpack_task_records;
 use crate::store::sqlite::rows::name::Kind;
-use crate::store::sqlite::rows::row_check::{self, RowCheck};
 use crate::store::sqlite::sql;
+use crate::store::sqlite::tables::{Checked, TableRow, name};
 use crate::store::sqlite::verify::neighbors::{self, CountedIndexes};
 use crate::store::sqlite::view::ReadView;
 use parking_lot::Mutex;
-use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Params, params};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -59,7 +58,7 @@ impl Names {
         {
             return Ok(Arc::clone(text));
         }
-        match stored(conn, sql::NAME_BY_ID, [id])? {
+        match stored(conn, name::Row::BY_KEY, [id])? {
             Some((_, found, text)) if found == kind as i64 => {
                 inner.add(kind, id, Arc::clone(&text));
                 Ok(text)
@@ -88,8 +87,7 @@ impl Names {
 
     /// Interns a name under an id.
     pub(crate) fn insert(&self, conn: &Connection, kind: Kind, text: &str, id: i64) -> Res<()> {
-        let check = RowCheck::of("name").int(id).int(kind as i64).text(text).finish();
-        conn.prepare_cached(sql::NAME_INSERT)?.execute(params![id, kind as i64, text, check])?;
+        name::Row { id, kind: kind as i64, text }.insert(conn)?;
         self.tables.lock().add(kind, id, text.into());
         Ok(())
     }
@@ -100,14 +98,13 @@ fn stored(conn: &Connection, sql: &str, params: impl Params) -> Res<Option<(i64,
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query(params)?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let id: i64 = row.get(0)?;
-    row_check::verify("name", row, 3, &|| format!("name {id}"))?;
-    Ok(Some((id, row.get(1)?, row.get(2)?)))
+    let name::Row { id, kind, text } = name::Row::verified(row)?;
+    Ok(Some((id, kind, text.into())))
 }
 
 impl ReadView<'_> {
     /// Decodes the column of the prepared tasks of a checkpoint.
-    pub(crate) fn tasks(self, column: ValueRef<'_>, place: &dyn Fn() -> String) -> Res<Vec<TaskRecord>> {
+    pub(crate) fn tasks(self, column: Option<&[u8]>, place: &dyn Fn() -> String) -> Res<Vec<TaskRecord>> {
         unpack_task_records(column, place, |kind, id| self.names.text(self.conn, kind, id))
     }
 }

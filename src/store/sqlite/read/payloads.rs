@@ -4,8 +4,8 @@ use super::blobs;
 use crate::base::PayloadRef;
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::rows::pack::ValueColumn;
-use crate::store::sqlite::rows::payload::{Room, decode, inline_value};
-use crate::store::sqlite::sql;
+use crate::store::sqlite::rows::payload::{Room, decode, form_column, inline_value};
+use crate::store::sqlite::tables::{TableRow, payload};
 use crate::store::sqlite::view::ReadView;
 use rusqlite::{CachedStatement, Connection};
 
@@ -19,7 +19,7 @@ pub(crate) struct Payloads<'c> {
 impl<'c> Payloads<'c> {
     /// Prepares the statement once for many values.
     pub(crate) fn new(view: ReadView<'c>) -> Res<Self> {
-        let by_id = view.conn.prepare_cached(sql::PAYLOAD_BY_ID)?;
+        let by_id = view.conn.prepare_cached(payload::Row::BY_KEY)?;
         Ok(Self { conn: view.conn, by_id, room: Room::of(view.keys, blobs::read) })
     }
 
@@ -38,7 +38,7 @@ impl<'c> Payloads<'c> {
                 let Some(row) = rows.next()? else {
                     return Err(corrupt(place(), format!("payload {id} does not exist")));
                 };
-                then(decode(self.conn, row, 0, id, row.get(0)?, &mut self.room)?).map(Some)
+                then(decode(self.conn, row, 0, id, form_column(row, 0)?, &mut self.room)?).map(Some)
             }
         }
     }

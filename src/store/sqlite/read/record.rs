@@ -1,7 +1,7 @@
 //! Reads records: checkpoints, state, writes, threads.
 
 use super::items::ChannelRows;
-use super::lineage::{self, BranchRow};
+use super::lineage;
 use super::payloads::Payloads;
 use super::{head, lease};
 use crate::base::limits::PAGE_ROWS_MAX;
@@ -15,19 +15,18 @@ use crate::store::record::{
     TaskRecord, ThreadRecord, ThreadSize, WriteRecord,
 };
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
-use crate::store::sqlite::rows::checkpoint::{checkpoint_row, column, source_of, step_of, verified};
+use crate::store::sqlite::rows::checkpoint::{RecordRow, checkpoint_row, source_of, step_of};
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{unpack_parents, unpack_seen};
-use crate::store::sqlite::rows::row_check;
 use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::rows::source::is_pruned_column;
 use crate::store::sqlite::rows::version::{EMPTY, KeyContent, LIST, SEEN, VALUE, VersionRow, version_place};
 use crate::store::sqlite::sql;
+use crate::store::sqlite::tables::{Checked, namespace, thread};
 use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::verify::succession::ListingEntry;
 use crate::store::sqlite::view::ReadView;
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension, Params, Row, params};
+use rusqlite::{Connection, OptionalExtension, Params, params};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,12 +39,11 @@ pub(crate) fn is_pruned_seq(conn: &Connection, seq: i64) -> Res<bool> {
 }
 
 /// Verifies that a row of `sql::record!` is of the thread and the namespace in which it was searched.
-fn must_be_of((thread, namespace): (&ThreadId, &Namespace), seq: i64, row: &Row<'_>) -> Res<()> {
-    let found = (row.get_ref(column::THREAD)?.as_str(), row.get_ref(column::PATH)?.as_str());
-    if found == (Ok(thread.as_str()), Ok(namespace.as_str())) {
+fn must_be_of((thread, namespace): (&ThreadId, &Namespace), row: &RecordRow<'_>) -> Res<()> {
+    if (row.thread, row.path) == (thread.as_str(), namespace.as_str()) {
         return Ok(());
     }
-    Err(corrupt(format!("checkpoint {seq}"), "an index gives it in another thread or namespace"))
+    Err(corrupt(row.place(), "an index gives it in another thread or namespace"))
 }
 
 fn missing(at: &CheckpointRef) -> Fault {
@@ -63,65 +61,43 @@ impl<'a> ReadView<'a> {
         Ok(found)
     }
 
-    pub(crate) fn record(self, row: &Row<'_>) -> Res<CheckpointRecord> {
-        self.decoded(verified(row)?, row)
-    }
-
     /// Decodes a verified row.
-    fn decoded(self, seq: i64, row: &Row<'_>) -> Res<CheckpointRecord> {
-        let place = || format!("checkpoint {seq}");
+    pub(crate) fn record(self, row: &RecordRow<'_>) -> Res<CheckpointRecord> {
+        let place = || row.place();
         let wrong = |what: &str| corrupt(place(), format!("{what} does not match the format"));
-        let parent_id = row.get::<_, Option<[u8; 16]>>(column::PARENT_ID)?.map(CheckpointId::from_bytes);
+        let parent_id = row.parent_id.map(CheckpointId::from_bytes);
         // A walk along parents ends because each of them is older.
-        let ordinal: i64 = row.get(column::ORDINAL)?;
-        if row.get::<_, Option<i64>>(column::PARENT)?.is_some_and(|parent| parent >= seq)
-            || row.get::<_, Option<i64>>(column::PARENT_ORDINAL)?.map_or(Some(0), |of| of.checked_add(1))
-                != Some(ordinal)
+        if row.parent.is_some_and(|parent| parent >= row.seq)
+            || row.parent_ordinal.map_or(Some(0), |of| of.checked_add(1)) != Some(row.ordinal)
         {
             return Err(corrupt(place(), "it does not follow its parent"));
         }
-        let elsewhere =
-            (row.get::<_, Option<String>>(column::PARENT_THREAD)?, row.get(column::PARENT_PATH)?, parent_id);
-        let elsewhere: Option<CheckpointRef> = match elsewhere {
-            (Some(thread), Some::<String>(path), Some(checkpoint)) => Some(CheckpointRef {
-                thread: ThreadId::new(thread).map_err(|_| wrong("thread"))?,
-                namespace: Namespace::new(path).map_err(|_| wrong("namespace"))?,
-                checkpoint,
-            }),
+        let point = |thread: &str, path: &str, checkpoint: CheckpointId| -> Res<CheckpointRef> {
+            let thread = ThreadId::new(thread).map_err(|_| wrong("thread"))?;
+            Ok(CheckpointRef::new(thread, Namespace::new(path).map_err(|_| wrong("namespace"))?, checkpoint))
+        };
+        let elsewhere = match (row.parent_thread, row.parent_path, parent_id) {
+            (Some(thread), Some(path), Some(checkpoint)) => Some(point(thread, path, checkpoint)?),
             _ => None,
         };
-        let point = CheckpointRef {
-            thread: ThreadId::new(row.get_ref(column::THREAD)?.as_str().map_err(|_| wrong("thread"))?)
-                .map_err(|_| wrong("thread"))?,
-            namespace: Namespace::new(row.get_ref(column::PATH)?.as_str().map_err(|_| wrong("namespace"))?)
-                .map_err(|_| wrong("namespace"))?,
-            checkpoint: CheckpointId::from_bytes(row.get(column::ID)?),
-        };
-        let pruned = is_pruned_column(row.get(column::SOURCE)?);
-        let parents = row.get_ref(column::PARENTS)?.as_blob_or_null().map_err(|_| wrong("parents"))?;
+        let pruned = row.is_pruned();
         Ok(CheckpointRecord {
-            point,
-            seq: u64::try_from(seq).map_err(|_| wrong("seq"))?,
+            point: point(row.thread, row.path, CheckpointId::from_bytes(row.id))?,
+            seq: u64::try_from(row.seq).map_err(|_| wrong("seq"))?,
             parent: if elsewhere.is_some() { None } else { parent_id },
             forked_from: elsewhere,
-            branch: u64::try_from(row.get::<_, i64>(column::BRANCH)?).map_err(|_| wrong("branch"))?,
-            ordinal: u64::try_from(ordinal).map_err(|_| wrong("ordinal"))?,
-            step: step_of(row.get(column::STEP)?).ok_or_else(|| wrong("step"))?,
-            source: source_of(row.get(column::SOURCE)?).ok_or_else(|| wrong("source"))?,
-            created_at: Timestamp::from_micros(row.get(column::CREATED_AT)?),
-            run: row.get::<_, Option<[u8; 16]>>(column::RUN)?.map(RunId::from_bytes),
-            metadata: sealed::metadata(
-                self.conn,
-                self.keys,
-                &row.get(column::ID)?,
-                row.get_ref(column::METADATA)?,
-                &place,
-            )?,
+            branch: u64::try_from(row.branch).map_err(|_| wrong("branch"))?,
+            ordinal: u64::try_from(row.ordinal).map_err(|_| wrong("ordinal"))?,
+            step: step_of(row.step).ok_or_else(|| wrong("step"))?,
+            source: source_of(row.source).ok_or_else(|| wrong("source"))?,
+            created_at: Timestamp::from_micros(row.created_at),
+            run: row.run.map(RunId::from_bytes),
+            metadata: sealed::metadata(self.conn, self.keys, &row.id, row.metadata, &place)?,
             parents: match pruned {
                 true => [].into(),
-                false => unpack_parents(parents).ok_or_else(|| wrong("parents"))?,
+                false => unpack_parents(row.parents).ok_or_else(|| wrong("parents"))?,
             },
-            tasks: self.tasks(row.get_ref(column::TASKS)?, &place)?,
+            tasks: self.tasks(row.tasks, &place)?,
             pruned,
         })
     }
@@ -132,7 +108,7 @@ impl<'a> ReadView<'a> {
         let mut rows = statement.query(params)?;
         let mut records = Vec::new();
         while let Some(row) = rows.next()? {
-            records.push(self.record(row)?);
+            records.push(self.record(&RecordRow::verified(row)?)?);
         }
         Ok(records)
     }
@@ -149,22 +125,21 @@ impl<'a> ReadView<'a> {
         self,
         namespace: i64,
         of: (&ThreadId, &Namespace),
-        read: impl Fn(i64, &Row<'_>, bool) -> Res<T>,
+        read: impl Fn(&RecordRow<'_>, bool) -> Res<T>,
     ) -> Res<Option<T>> {
-        let newest = |seq: i64, row: &Row<'_>| {
-            must_be_of(of, seq, row)?;
-            let moved = head::moved(self.conn, self.keys, namespace, seq)?;
-            let head = if moved.is_none() { Some(read(seq, row, false)?) } else { None };
-            Ok((ListingEntry::read(seq, row)?, head, moved.flatten()))
+        let newest = |row: &RecordRow<'_>| {
+            must_be_of(of, row)?;
+            let moved = head::moved(self.conn, self.keys, namespace, row.seq)?;
+            let head = if moved.is_none() { Some(read(row, false)?) } else { None };
+            Ok((ListingEntry::of(row), head, moved.flatten()))
         };
         let Some((link, head, moved)) = checkpoint_row(self.conn, sql::RECORD_HEAD, [namespace], newest)? else {
             return Err(corrupt(format!("namespace {namespace}"), "its checkpoints are missing"));
         };
         link.must_be_last(self.conn, i64::MAX)?;
         let Some(seq) = moved else { return Ok(head) };
-        let of_namespace = |seq: i64, row: &Row<'_>| {
-            if row.get::<_, i64>(column::NAMESPACE)? == namespace { read(seq, row, true).map(Some) } else { Ok(None) }
-        };
+        let of_namespace =
+            |row: &RecordRow<'_>| if row.namespace == namespace { read(row, true).map(Some) } else { Ok(None) };
         let head = checkpoint_row(self.conn, sql::RECORD_BY_SEQ, [seq], of_namespace)?.flatten();
         let missing =
             || corrupt(format!("checkpoint {seq}"), "a head was moved to it, but its namespace does not have it");
@@ -174,7 +149,7 @@ impl<'a> ReadView<'a> {
     /// Returns the head of a namespace.
     pub(crate) fn head(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<CheckpointRecord>> {
         match self.namespace(thread, namespace)? {
-            Some(id) => self.head_row(id, (thread, namespace), |seq, row, _| self.decoded(seq, row)),
+            Some(id) => self.head_row(id, (thread, namespace), |row, _| self.record(row)),
             None => Ok(None),
         }
     }
@@ -201,20 +176,19 @@ impl<'a> ReadView<'a> {
     /// Returns the id of the head of a namespace.
     pub(crate) fn head_id(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<CheckpointId>> {
         let Some(id) = self.namespace(thread, namespace)? else { return Ok(None) };
-        self.head_row(id, (thread, namespace), |_, row, _| Ok(CheckpointId::from_bytes(row.get(column::ID)?)))
+        self.head_row(id, (thread, namespace), |row, _| Ok(CheckpointId::from_bytes(row.id)))
     }
 
     /// Returns the id of the head of a namespace, with the writes of its tasks.
     pub(crate) fn head_with_writes(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<StoredHead>> {
         let Some(id) = self.namespace(thread, namespace)? else { return Ok(None) };
         let lease = if namespace.is_root() { lease::of_namespace(self, id)? } else { None };
-        self.head_row(id, (thread, namespace), |seq, row, is_moved| {
-            let at = (row.get(column::BRANCH)?, row.get(column::ORDINAL)?);
-            let is_continued = is_moved && self.is_continued(id, at)?;
+        self.head_row(id, (thread, namespace), |row, is_moved| {
+            let is_continued = is_moved && self.is_continued(id, row.at())?;
+            let id = CheckpointId::from_bytes(row.id);
             // A head without tasks has nothing to run, and rarely writes: every run of a thread at rest reads one.
-            let has_tasks = row.get_ref(column::TASKS)? != ValueRef::Null;
-            let id = CheckpointId::from_bytes(row.get(column::ID)?);
-            Ok(StoredHead::new(id, is_continued, self.writes_of(seq, row, has_tasks)?).with_lease(lease.clone()))
+            let writes = self.writes_of(row, row.tasks.is_some())?;
+            Ok(StoredHead::new(id, is_continued, writes).with_lease(lease.clone()))
         })
     }
 
@@ -258,19 +232,16 @@ impl<'a> ReadView<'a> {
 
     /// Returns a checkpoint that must exist, and must not be pruned.
     fn must(self, at: &CheckpointRef) -> Res<CheckpointRecord> {
-        self.must_row(at, |seq, row| self.decoded(seq, row))
+        self.must_row(at, |row| self.record(row))
     }
 
     /// Reads the row of a checkpoint that must exist.
-    pub(crate) fn must_row<T>(self, at: &CheckpointRef, read: impl FnOnce(i64, &Row<'_>) -> Res<T>) -> Res<T> {
+    pub(crate) fn must_row<T>(self, at: &CheckpointRef, read: impl FnOnce(&RecordRow<'_>) -> Res<T>) -> Res<T> {
         let namespace = self.namespace(&at.thread, &at.namespace)?.ok_or_else(|| missing(at))?;
         let params = params![namespace, at.checkpoint.as_bytes()];
-        let read = |seq: i64, row: &Row<'_>| {
-            must_be_of((&at.thread, &at.namespace), seq, row)?;
-            if is_pruned_column(row.get(column::SOURCE)?) {
-                return Err(is_pruned(&at.thread, &at.checkpoint).into());
-            }
-            read(seq, row)
+        let read = |row: &RecordRow<'_>| {
+            must_be_of((&at.thread, &at.namespace), row)?;
+            if row.is_pruned() { Err(is_pruned(&at.thread, &at.checkpoint).into()) } else { read(row) }
         };
         let Some(found) = checkpoint_row(self.conn, sql::RECORD_AT, params, read)? else {
             neighbors::no_checkpoint(self.conn, namespace, at.checkpoint.as_bytes())?;
@@ -290,7 +261,7 @@ impl<'a> ReadView<'a> {
 
     /// Returns seq, branch and ordinal of a checkpoint that must exist: all that most reads need of it.
     pub(crate) fn place(self, at: &CheckpointRef) -> Res<(i64, i64, i64)> {
-        self.must_row(at, |seq, row| Ok((seq, row.get(column::BRANCH)?, row.get(column::ORDINAL)?)))
+        self.must_row(at, |row| Ok((row.seq, row.branch, row.ordinal)))
     }
 
     /// Returns the checkpoints whose id starts with `prefix`. If these are all, the entries beside their places are
@@ -455,7 +426,7 @@ impl<'a> ReadView<'a> {
 
     /// Returns the writes of the tasks of a checkpoint.
     pub(crate) fn writes(self, at: &CheckpointRef) -> Res<Vec<WriteRecord>> {
-        self.must_row(at, |seq, row| self.writes_of(seq, row, true))
+        self.must_row(at, |row| self.writes_of(row, true))
     }
 
     /// Lists threads by id.
@@ -470,10 +441,10 @@ impl<'a> ReadView<'a> {
             let mut rows = statement.query(params![last, wanted])?;
             while let Some(row) = rows.next()? {
                 seen += 1;
-                let (thread, root): (i64, Option<i64>) = (row.get(0)?, row.get(4)?);
+                let thread::Row { id: thread, public_id, created_at } = thread::Row::verified(row)?;
+                let root: Option<i64> = row.get(thread::TABLE.columns.len())?;
                 let wrong = || corrupt(format!("thread {thread}"), "it does not match the format");
-                row_check::verify("thread", row, 3, &|| format!("thread {thread}"))?;
-                let id = ThreadId::new(row.get_ref(1)?.as_str().map_err(|_| wrong())?).map_err(|_| wrong())?;
+                let id = ThreadId::new(public_id).map_err(|_| wrong())?;
                 if *last >= *id.as_str() {
                     return Err(corrupt(format!("thread {thread}"), "the listing gives it out of order"));
                 }
@@ -483,10 +454,9 @@ impl<'a> ReadView<'a> {
                     neighbors::no_path(self.conn, thread, "")?;
                     continue;
                 };
-                let head = self
-                    .head_row(root, (&id, &Namespace::root()), |seq, row, _| self.decoded(seq, row))?
-                    .ok_or_else(wrong)?;
-                threads.push(ThreadRecord { id, created_at: Timestamp::from_micros(row.get(2)?), head });
+                let head =
+                    self.head_row(root, (&id, &Namespace::root()), |row, _| self.record(row))?.ok_or_else(wrong)?;
+                threads.push(ThreadRecord { id, created_at: Timestamp::from_micros(created_at), head });
             }
             // At the end of a listing, which reads all of them anyway.
             if seen < wanted && self.conn.prepare_cached(sql::UNLISTED)?.query_row([], |row| row.get(0))? {
@@ -522,7 +492,7 @@ impl<'a> ReadView<'a> {
         let (mut of_branches, mut counted) = (0_i64, 0_i64);
         while let Some(row) = rows.next()? {
             let (branch, last): (i64, Option<i64>) = (row.get(0)?, row.get(1)?);
-            let upto = BranchRow::read(self.conn, branch)?.upto;
+            let upto = lineage::branch(self.conn, branch)?.upto;
             of_branches = of_branches.saturating_add(last.map_or(0, |last| last.saturating_sub(upto.unwrap_or(-1))));
             counted += 1;
         }
@@ -542,10 +512,8 @@ impl<'a> ReadView<'a> {
         let mut rows = statement.query([thread.as_str()])?;
         let (mut namespaces, mut last) = (Vec::new(), None);
         while let Some(row) = rows.next()? {
-            let id: i64 = row.get(0)?;
-            row_check::verify("namespace", row, 3, &|| format!("namespace {id}"))?;
-            let path: String = row.get(2)?;
-            namespaces.push(Namespace::new(&path).map_err(|e| corrupt("namespace", e.to_string()))?);
+            let namespace::Row { id, path, .. } = namespace::Row::verified(row)?;
+            namespaces.push(Namespace::new(path).map_err(|e| corrupt("namespace", e.to_string()))?);
             last = Some(id);
         }
         neighbors::no_more_namespaces(self.conn, thread, last)?;

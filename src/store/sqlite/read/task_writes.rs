@@ -12,53 +12,19 @@ use crate::store::mark::WriteMark;
 use crate::store::record::{TaskRecord, WriteRecord};
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
 use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::rows::checkpoint::{checkpoint_row, column};
+use crate::store::sqlite::rows::checkpoint::{RecordRow, checkpoint_row};
 use crate::store::sqlite::rows::checksums::{WriteChecksum, payload_hash, writes_checksum};
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{Unpack, ValueColumn, put_uint};
-use crate::store::sqlite::rows::row_check::RowCheck;
 use crate::store::sqlite::rows::source::of_source_column;
 use crate::store::sqlite::sql;
+use crate::store::sqlite::tables::row_check::RowCheck;
+use crate::store::sqlite::tables::{Bare, TableRow, write};
 use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::view::ReadView;
+use rusqlite::params;
 use rusqlite::types::{Value, ValueRef};
-use rusqlite::{Row, params};
 use std::sync::Arc;
-
-/// The columns of `write` from `task` to `mark`, in the order of the queries.
-pub(crate) struct WriteRow<'r> {
-    pub(crate) task: i64,
-    pub(crate) index: i64,
-    pub(crate) part: i64,
-    pub(crate) channel: i64,
-    pub(crate) value: ValueRef<'r>,
-    pub(crate) child: Option<i64>,
-    pub(crate) path: Option<&'r str>,
-    pub(crate) sum: ValueRef<'r>,
-    pub(crate) mark: Option<i64>,
-}
-
-impl<'r> WriteRow<'r> {
-    /// Reads a row whose columns start at `first`.
-    pub(crate) fn read(row: &'r Row<'_>, first: usize) -> Res<Self> {
-        Ok(Self {
-            task: row.get(first)?,
-            index: row.get(first + 1)?,
-            part: row.get(first + 2)?,
-            channel: row.get(first + 3)?,
-            value: row.get_ref(first + 4)?,
-            child: row.get(first + 5)?,
-            path: row.get_ref(first + 6)?.as_str_or_null().map_err(|e| corrupt("write", e.to_string()))?,
-            sum: row.get_ref(first + 7)?,
-            mark: row.get(first + 8)?,
-        })
-    }
-
-    /// Names the row.
-    pub(crate) fn place(&self, checkpoint: i64) -> String {
-        format!("write (checkpoint {checkpoint}, task {}, idx {}, part {})", self.task, self.index, self.part)
-    }
-}
 
 /// The content of `sum` on the first row of a run, and the rows that it covers.
 enum Sum {
@@ -77,9 +43,9 @@ pub(crate) struct WriteRun {
 }
 
 impl WriteRun {
-    fn begin(checkpoint: i64, row: &WriteRow<'_>) -> Res<Self> {
+    fn begin(row: &write::Row<'_>) -> Res<Self> {
         let sum = match row.sum {
-            ValueRef::Integer(stored) => Some(Sum::Check { stored, rows: begin_check(checkpoint, row.task) }),
+            ValueRef::Integer(stored) => Some(Sum::Check { stored, rows: begin_check(row.checkpoint, row.task) }),
             ValueRef::Blob(bytes) => {
                 let mut rest = Unpack(bytes);
                 let checksum = rest.take(16).and_then(|checksum| checksum.try_into().ok());
@@ -88,17 +54,17 @@ impl WriteRun {
             }
             _ => None,
         };
-        let place = row.place(checkpoint);
+        let place = row.place();
         let sum = sum.ok_or_else(|| corrupt(place.clone(), "its checksum does not match the format"))?;
-        Ok(Self { sum, first: row.index, task: row.task, place })
+        Ok(Self { sum, first: row.idx, task: row.task, place })
     }
 
     /// Adds a row; returns whether it is one of the run.
-    fn add(&mut self, row: &WriteRow<'_>, write: WriteChecksum) -> bool {
+    fn add(&mut self, row: &write::Row<'_>, write: WriteChecksum) -> bool {
         let is_covered = match &mut self.sum {
             Sum::Checksum { count, writes, .. } => {
                 writes.push(write);
-                row.index < self.first.saturating_add(*count)
+                row.idx < self.first.saturating_add(*count)
             }
             Sum::Check { rows, .. } => {
                 add_to_check(rows, row);
@@ -123,8 +89,8 @@ fn begin_check(checkpoint: i64, task: i64) -> RowCheck {
     check
 }
 
-fn add_to_check(check: &mut RowCheck, row: &WriteRow<'_>) {
-    check.int(row.index).int(row.part).int(row.channel).value(row.value).maybe_int(row.child).maybe_text(row.path);
+fn add_to_check(check: &mut RowCheck, row: &write::Row<'_>) {
+    check.int(row.idx).int(row.part).int(row.channel).value(row.value.0).maybe_int(row.child).maybe_text(row.path);
     // Few rows have a mark, and none of a run that a checkpoint consumed.
     row.mark.into_iter().for_each(|mark| _ = check.int(mark));
 }
@@ -141,7 +107,7 @@ pub(crate) fn check_column<'r>(
     keys: &Keys,
     checkpoint: i64,
     task: i64,
-    rows: impl IntoIterator<Item = WriteRow<'r>>,
+    rows: impl IntoIterator<Item = write::Row<'r>>,
 ) -> Value {
     let mut check = begin_check(checkpoint, task);
     rows.into_iter().for_each(|row| add_to_check(&mut check, &row));
@@ -151,26 +117,25 @@ pub(crate) fn check_column<'r>(
 /// The runs of the tasks of a checkpoint, verified as their rows are read in order.
 pub(crate) struct WriteRuns<'k> {
     keys: &'k Keys,
-    checkpoint: i64,
     checksum: Checksum,
     run: Option<WriteRun>,
 }
 
 impl<'k> WriteRuns<'k> {
     /// Begins to read rows of `write`.
-    pub(crate) fn new(keys: &'k Keys, checkpoint: i64, checksum: Checksum) -> Self {
-        Self { keys, checkpoint, checksum, run: None }
+    pub(crate) fn new(keys: &'k Keys, checksum: Checksum) -> Self {
+        Self { keys, checksum, run: None }
     }
 
     /// Adds a row. A row with a checksum ends the run before it.
-    pub(crate) fn add(&mut self, row: &WriteRow<'_>, write: WriteChecksum) -> Res<()> {
+    pub(crate) fn add(&mut self, row: &write::Row<'_>, write: WriteChecksum) -> Res<()> {
         let ended = if row.sum == ValueRef::Null { Ok(()) } else { self.finish() };
         if row.sum != ValueRef::Null {
-            self.run = Some(WriteRun::begin(self.checkpoint, row)?);
+            self.run = Some(WriteRun::begin(row)?);
         }
         let covered = self.run.as_mut().is_some_and(|run| run.add(row, write));
         ended?;
-        if covered { Ok(()) } else { Err(corrupt(row.place(self.checkpoint), "no checksum covers it")) }
+        if covered { Ok(()) } else { Err(corrupt(row.place(), "no checksum covers it")) }
     }
 
     /// Verifies the last run.
@@ -181,7 +146,7 @@ impl<'k> WriteRuns<'k> {
 
 /// A row of `write` with its value.
 pub(crate) struct ReadWrite<'r> {
-    pub(crate) row: WriteRow<'r>,
+    pub(crate) row: write::Row<'r>,
     pub(crate) write: WriteChecksum,
     pub(crate) stored: ValueColumn,
     pub(crate) payload: Option<Payload>,
@@ -198,17 +163,17 @@ impl ReadView<'_> {
         visit: &mut dyn FnMut(&mut ReadWrite<'_>) -> Res<()>,
     ) -> Res<()> {
         let mut payloads = Payloads::new(self)?;
-        let mut runs = WriteRuns::new(self.keys, checkpoint, *checksum);
+        let mut runs = WriteRuns::new(self.keys, *checksum);
         let mut statement = self.conn.prepare_cached(if task.is_some() { sql::WRITES_OF_TASK } else { sql::WRITES })?;
         let mut rows = match task {
             Some(task) => statement.query([checkpoint, task])?,
             None => statement.query([checkpoint])?,
         };
         while let Some(row) = rows.next()? {
-            let row = WriteRow::read(row, 0)?;
+            let row = write::Row::read(row, 0)?;
             // The check of a consumed run covers its columns, without hashes of values.
-            let hashed = task.is_some() || row.child.is_none() || row.index < 0;
-            let mut read = self.read_write(tasks, checkpoint, row, hashed, &mut payloads)?;
+            let hashed = task.is_some() || row.child.is_none() || row.idx < 0;
+            let mut read = self.read_write(tasks, row, hashed, &mut payloads)?;
             visit(&mut read)?;
             runs.add(&read.row, read.write)?;
         }
@@ -218,40 +183,38 @@ impl ReadView<'_> {
     fn read_write<'r>(
         self,
         tasks: &[TaskRecord],
-        checkpoint: i64,
-        row: WriteRow<'r>,
+        row: write::Row<'r>,
         hashed: bool,
         payloads: &mut Payloads<'_>,
     ) -> Res<ReadWrite<'r>> {
-        let place = || row.place(checkpoint);
-        let stored = ValueColumn::from_column(row.value).ok_or_else(|| wrong_parts(&row, checkpoint))?;
+        let place = || row.place();
+        let stored = ValueColumn::from_column(row.value.0).ok_or_else(|| wrong_parts(&row))?;
         let hash =
             |payload: &PayloadRef<'_>| if hashed { payload_hash(self.keys, payload) } else { Checksum::default() };
         let read = payloads.with(stored, &place, |payload| Ok((payload.to_payload(), hash(&payload))))?;
         let (payload, value) = read.unzip();
         let (task, path) = self.task_of(tasks, row.task, row.path.map(Arc::from))?;
         let channel = self.names.text(self.conn, Kind::Channel, row.channel)?;
-        let write = WriteChecksum { task, path, index: row.index, part: row.part, channel, value, mark: row.mark };
+        let write = WriteChecksum { task, path, index: row.idx, part: row.part, channel, value, mark: row.mark };
         Ok(ReadWrite { row, write, stored, payload })
     }
 
     /// Returns the writes of the tasks of a checkpoint, given its row; `verifies_absence` also of those that no search
     /// finds.
-    pub(crate) fn writes_of(self, checkpoint: i64, record: &Row<'_>, verifies_absence: bool) -> Res<Vec<WriteRecord>> {
-        let place = || format!("checkpoint {checkpoint}");
-        let (child, consumed) = self.consumer(checkpoint, record)?;
+    pub(crate) fn writes_of(self, record: &RecordRow<'_>, verifies_absence: bool) -> Res<Vec<WriteRecord>> {
+        let (checkpoint, place) = (record.seq, || record.place());
+        let (child, consumed) = self.consumer(record)?;
         // The head of a thread at rest has none.
         if !neighbors::has_writes(self.conn, checkpoint, verifies_absence)? {
             return if consumed == 0 { Ok(Vec::new()) } else { Err(lost(place())) };
         }
-        let tasks = self.tasks(record.get_ref(column::TASKS)?, &place)?;
-        let checksum: Checksum = record.get(column::SUM)?;
+        let tasks = self.tasks(record.tasks, &place)?;
         let mut writes: Vec<WriteRecord> = Vec::new();
         let (mut found, mut last) = (0, None);
-        self.runs((checkpoint, &checksum), &tasks, None, &mut |read| {
-            last = Some((read.row.task, read.row.index, read.row.part));
-            found += i64::from(read.row.child.is_some_and(|of| of == child) && read.row.index >= 0);
-            add_part(&mut writes, read).ok_or_else(|| wrong_parts(&read.row, checkpoint))
+        self.runs((checkpoint, &record.sum), &tasks, None, &mut |read| {
+            last = Some((read.row.task, read.row.idx, read.row.part));
+            found += i64::from(read.row.child.is_some_and(|of| of == child) && read.row.idx >= 0);
+            add_part(&mut writes, read).ok_or_else(|| wrong_parts(&read.row))
         })?;
         if found != consumed {
             return Err(lost(place()));
@@ -270,13 +233,12 @@ impl ReadView<'_> {
 impl ReadView<'_> {
     /// Returns the next checkpoint of the namespace if it is a child of this one, and how many rows it consumed; 0 and
     /// 0 without one.
-    fn consumer(self, checkpoint: i64, record: &Row<'_>) -> Res<(i64, i64)> {
-        let id: [u8; 16] = record.get(column::ID)?;
-        let params = params![record.get::<_, i64>(column::NAMESPACE)?, id];
-        let next = checkpoint_row(self.conn, sql::RECORD_AFTER, params, |seq, row| {
-            Ok((row.get::<_, Option<i64>>(column::PARENT)?, (seq, of_source_column(row.get(column::SOURCE)?).1)))
+    fn consumer(self, record: &RecordRow<'_>) -> Res<(i64, i64)> {
+        let params = params![record.namespace, record.id];
+        let next = checkpoint_row(self.conn, sql::RECORD_AFTER, params, |row| {
+            Ok((row.parent, (row.seq, of_source_column(row.source).1)))
         })?;
-        Ok(next.filter(|(parent, _)| *parent == Some(checkpoint)).map_or((0, 0), |(_, consumed)| consumed))
+        Ok(next.filter(|(parent, _)| *parent == Some(record.seq)).map_or((0, 0), |(_, consumed)| consumed))
     }
 }
 
@@ -284,8 +246,8 @@ fn lost(place: String) -> Fault {
     corrupt(place, "writes of its tasks are missing that its child consumed")
 }
 
-fn wrong_parts(row: &WriteRow<'_>, checkpoint: i64) -> Fault {
-    corrupt(row.place(checkpoint), "its parts do not match the format")
+fn wrong_parts(row: &write::Row<'_>) -> Fault {
+    corrupt(row.place(), "its parts do not match the format")
 }
 
 /// Adds a row to the write that it is a part of; `None` if it is not the next part.

@@ -19,13 +19,16 @@ use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::commit::replaced::payload;
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
 use crate::store::sqlite::index::PROJECTIONS;
-use crate::store::sqlite::rows::item::item_place;
 use crate::store::sqlite::side::lease;
 use crate::store::sqlite::sql;
+use crate::store::sqlite::tables::{
+    Bare, TableRow, branch, checkpoint, item, name_user, namespace, tombstone, version, write,
+};
 use crate::store::sqlite::verify::neighbors;
 use crate::store::trash::{deletable, delete_unforked};
 use parking_lot::Mutex;
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
+use rusqlite::types::ValueRef;
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params, params_from_iter};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -116,7 +119,7 @@ fn hide(conn: &Connection, caches: &mut Caches, threads: &[ThreadId]) -> Res<()>
     conn.prepare_cached(sql::HIGH_WATER_RAISE)?.execute([])?;
     conn.prepare_cached(sql::ERASE_BEGIN)?.execute([])?;
     for number in found.values() {
-        conn.prepare_cached(sql::TOMBSTONE_INSERT)?.execute([number])?;
+        tombstone::Row { thread: *number, state: 0 }.insert(conn)?;
         conn.prepare_cached(sql::THREAD_HIDE)?.execute([number])?;
         PROJECTIONS.iter().try_for_each(|projection| projection.hide(conn, caches, *number))?;
         lease::hide(conn, *number)?;
@@ -254,15 +257,15 @@ impl<'c> Slice<'c> {
             self.statement(sql::RECLAIM_OPERATIONS)?.execute([namespace])?;
             let changes = self.statement(sql::RECLAIM_CHANGES)?.execute([namespace])?;
             self.spend(2 * changes);
-            let deleted = self.statement(sql::NAMESPACE_DELETE)?.execute([namespace])?;
+            let deleted = self.statement(namespace::Row::DELETE)?.execute([namespace])?;
             must_find(deleted, || format!("namespace {namespace}"))?;
             self.spend(2);
         }
         for checkpoint in checkpoints {
-            if self.left == 0 || !self.writes(checkpoint)? {
+            if self.left == 0 || !self.values::<write::Row<'_>>(sql::RECLAIM_WRITES, checkpoint, &|_, _| false)? {
                 return Ok(());
             }
-            let deleted = self.statement(sql::CHECKPOINT_DELETE)?.execute([checkpoint])?;
+            let deleted = self.statement(checkpoint::Row::DELETE)?.execute([checkpoint])?;
             must_find(deleted, || format!("checkpoint {checkpoint}"))?;
             self.spend(1);
         }
@@ -273,32 +276,10 @@ impl<'c> Slice<'c> {
         // The first checkpoint of a fork may hold values of the writes of its source.
         let source = fork.map(|checkpoint| self.payloads_of_writes(checkpoint)).transpose()?.unwrap_or_default();
         let stays = |ordinal: i64, id: i64| ordinal.checked_sub(1) == upto && source.contains(&id);
-        let versions = self.rows(sql::RECLAIM_VERSIONS, branch, |row| {
-            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, payload_of(row, 2)?))
-        })?;
-        let mut delete = self.statement(sql::RECLAIM_VERSION)?;
-        for (ordinal, key, value) in versions {
-            if self.left == 0 {
-                return Ok(());
-            }
-            let deleted = delete.execute(params![branch, ordinal, key])?;
-            must_find(deleted, || format!("version (branch {branch}, ordinal {ordinal}, key {key})"))?;
-            self.value(value.filter(|id| !stays(ordinal, *id)))?;
-        }
-        let items = self.rows(sql::RECLAIM_ITEMS, branch, |row| {
-            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, payload_of(row, 3)?))
-        })?;
-        let mut delete = self.statement(sql::RECLAIM_ITEM)?;
-        for (channel, slot, ordinal, value) in items {
-            if self.left == 0 {
-                return Ok(());
-            }
-            let deleted = delete.execute(params![branch, channel, slot, ordinal])?;
-            must_find(deleted, || item_place(branch, channel, slot, ordinal))?;
-            self.value(value.filter(|id| !stays(ordinal, *id)))?;
-        }
-        if self.left > 0 {
-            self.statement(sql::BRANCH_DELETE)?.execute([branch])?;
+        if self.values::<version::Row<'_>>(sql::RECLAIM_VERSIONS, branch, &|key, id| stays(key[1], id))?
+            && self.values::<item::Row<'_>>(sql::RECLAIM_ITEMS, branch, &|key, id| stays(key[3], id))?
+        {
+            self.statement(branch::Row::DELETE)?.execute([branch])?;
             self.spend(1);
         }
         Ok(())
@@ -310,19 +291,23 @@ impl<'c> Slice<'c> {
         Ok(values.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Reclaims the writes of the tasks of a checkpoint. Returns whether none is left.
-    fn writes(&mut self, checkpoint: i64) -> Res<bool> {
-        let writes = self.rows(sql::RECLAIM_WRITES, checkpoint, |row| {
-            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, payload_of(row, 3)?))
+    /// Reclaims rows with values of a branch or a checkpoint. `stays` tells of a key and a payload whether the payload
+    /// is another one's. Returns whether none is left.
+    fn values<'r, R: TableRow<'r>>(&mut self, sql: &str, of: i64, stays: &dyn Fn(&[i64], i64) -> bool) -> Res<bool> {
+        let value = R::TABLE.position("value");
+        let found = self.rows(sql, of, |row| {
+            let key = (0..R::TABLE.key_columns()).map(|column| row.get(column));
+            Ok((key.collect::<rusqlite::Result<Vec<i64>>>()?, row.get_ref(value)?.as_i64().ok()))
         })?;
-        let mut delete = self.statement(sql::RECLAIM_WRITE)?;
-        for (task, index, part, value) in writes {
+        let mut delete = self.statement(R::DELETE)?;
+        for (key, value) in found {
             if self.left == 0 {
                 return Ok(false);
             }
-            let deleted = delete.execute(params![checkpoint, task, index, part])?;
-            must_find(deleted, || format!("write (checkpoint {checkpoint}, task {task}, index {index})"))?;
-            self.value(value)?;
+            let deleted = delete.execute(params_from_iter(&key))?;
+            let columns = |visit: &mut dyn FnMut(ValueRef<'_>)| key.iter().for_each(|of| visit(ValueRef::Integer(*of)));
+            must_find(deleted, || R::TABLE.place(columns))?;
+            self.value(value.filter(|id| !stays(&key, *id)))?;
         }
         Ok(self.left > 0)
     }
@@ -340,7 +325,7 @@ impl<'c> Slice<'c> {
         let all = names.len() < self.left;
         let mut erased = 0;
         for name in &names {
-            let deleted = self.statement(sql::NAME_USER_DELETE)?.execute([thread, *name])?;
+            let deleted = self.statement(name_user::Row::DELETE)?.execute([thread, *name])?;
             must_find(deleted, || format!("name_user (thread {thread}, name {name})"))?;
             erased += self.statement(sql::NAME_DELETE)?.execute([name])?;
         }
@@ -357,8 +342,4 @@ impl<'c> Slice<'c> {
 /// does not find, and each slice would meet it again.
 fn must_find(rows: usize, place: impl FnOnce() -> String) -> Res<()> {
     if rows == 0 { Err(corrupt(place(), "its key does not find it")) } else { Ok(()) }
-}
-
-fn payload_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<i64>> {
-    Ok(row.get_ref(column)?.as_i64().ok())
 }

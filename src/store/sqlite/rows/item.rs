@@ -1,8 +1,8 @@
 //! Rows of `item`: their operations, positions and checks. *Absent:* which of them are live.
 
 use super::pack::DeletedRange;
-use super::row_check::RowCheck;
 use crate::store::sqlite::keys::Keys;
+use crate::store::sqlite::tables::{StoredColumn, TableRow, item};
 use rusqlite::types::ValueRef;
 
 pub(crate) const DELETE: i64 = 0;
@@ -29,9 +29,8 @@ pub(crate) fn item_check(
     task: Option<u32>,
     value: ValueRef<'_>,
 ) -> i64 {
-    let mut check = RowCheck::of("item");
-    check.int(branch).int(list).int(position).int(ordinal).int(op).maybe_int(task.map(i64::from)).value(value);
-    check.finish_keyed(keys)
+    let row = item::Row { branch, channel: list, slot: position, ordinal, op, task, value: StoredColumn(value) };
+    row.row_check().finish_keyed(keys)
 }
 
 /// Names a row of `item`.

@@ -9,7 +9,6 @@ pub(crate) mod list_end;
 pub(crate) mod name;
 pub(crate) mod pack;
 pub(crate) mod payload;
-pub(crate) mod row_check;
 pub(crate) mod sealed;
 pub(crate) mod source;
 pub(crate) mod version;

@@ -1,13 +1,14 @@
 //! Decodes payloads: borrowed from the row, verified, with large parts fetched from `blob`.
 
 use super::checksums::payload_check;
-use super::row_check::payload_column;
 use super::sealed;
 use crate::base::{Codec, PayloadRef};
 use crate::store::record::ItemIndexRef;
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::Keys;
-use rusqlite::types::{ToSqlOutput, ValueRef};
+use crate::store::sqlite::tables::payload;
+use crate::store::sqlite::tables::row_check::payload_column;
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
 /// Reads data and hash of a blob to which a payload refers, and hands them on.
@@ -45,7 +46,25 @@ const DETAILED: i64 = 2;
 /// The bits below the codec.
 pub(crate) const FORM_BITS: u32 = 2;
 
-/// Returns the column `form`.
+/// The positions of columns: each is read where it is needed alone, because to read one costs as much as a seek.
+pub(super) const DATA: usize = payload::TABLE.position("data");
+pub(super) const XXH3: usize = payload::TABLE.position("xxh3");
+pub(super) const ITEM_ID: usize = payload::TABLE.position("item_id");
+pub(super) const TEXT: usize = payload::TABLE.position("text");
+const KIND: usize = payload::TABLE.position("kind");
+const NAME: usize = payload::TABLE.position("name");
+const TOOL_CALLS: usize = payload::TABLE.position("tool_calls");
+const INPUT_TOKENS: usize = payload::TABLE.position("input_tokens");
+const OUTPUT_TOKENS: usize = payload::TABLE.position("output_tokens");
+
+pub(crate) const FORM: usize = payload::TABLE.position("form");
+
+/// Returns the column `form` of a row whose columns start at `first`; an error if there is none.
+pub(crate) fn form_column(row: &Row<'_>, first: usize) -> Res<i64> {
+    Ok(row.get(first + FORM)?)
+}
+
+/// Returns the column `form` for a payload.
 pub(crate) fn form(codec: Codec, index: Option<&ItemIndexRef<'_>>) -> i64 {
     let detailed = index.is_some_and(|index| {
         index.name.or(index.tool_calls).is_some() || index.input_tokens.or(index.output_tokens).is_some()
@@ -68,27 +87,28 @@ pub(crate) fn decode<'r>(
     }
     let wrong = |what: &str| corrupt(format!("payload {id}"), format!("{what} does not match the format"));
     let Room { read_blob, data, text, id: id_text, check, .. } = room;
-    let data = match row.get_ref(first + 2)? {
+    let data = match row.get_ref(first + DATA)? {
         ValueRef::Blob(bytes) => bytes,
         ValueRef::Integer(blob) => fetch(*read_blob, conn, blob, data)?,
         _ => return Err(wrong("data")),
     };
-    let field = |at: usize, what| row.get_ref(first + at)?.as_str_or_null().map_err(|_| wrong(what));
+    let field =
+        |at: usize| row.get_ref(first + at)?.as_str_or_null().map_err(|_| wrong(payload::TABLE.columns[at].name));
     let index = if form & INDEXED != 0 {
-        let text = match row.get_ref(first + 5)? {
+        let text = match row.get_ref(first + TEXT)? {
             ValueRef::Integer(blob) => {
                 Some(std::str::from_utf8(fetch(*read_blob, conn, blob, text)?).map_err(|_| wrong("text"))?)
             }
             column => column.as_str_or_null().map_err(|_| wrong("text"))?,
         };
-        let item_id = item_id(row.get_ref(first + 3)?, id_text).ok_or_else(|| wrong("item_id"))?;
+        let item_id = item_id(row.get_ref(first + ITEM_ID)?, id_text).ok_or_else(|| wrong("item_id"))?;
         let mut index = ItemIndexRef::default();
-        (index.id, index.kind, index.text) = (item_id, field(4, "kind")?, text);
+        (index.id, index.kind, index.text) = (item_id, field(KIND)?, text);
         if form & DETAILED != 0 {
-            index.name = field(6, "name")?;
-            index.tool_calls = field(7, "tool_calls")?;
-            index.input_tokens = row.get(first + 8)?;
-            index.output_tokens = row.get(first + 9)?;
+            index.name = field(NAME)?;
+            index.tool_calls = field(TOOL_CALLS)?;
+            index.input_tokens = row.get(first + INPUT_TOKENS)?;
+            index.output_tokens = row.get(first + OUTPUT_TOKENS)?;
         }
         Some(index)
     } else {
@@ -97,7 +117,7 @@ pub(crate) fn decode<'r>(
     let codec = u8::try_from(form >> FORM_BITS).map_err(|_| wrong("form"))?;
     let payload = PayloadRef::new(Codec::from_tag(codec), data, index);
     let check = payload_column(id, payload_check(&payload, check));
-    if row.get_ref(first + 1)? != ValueRef::Integer(check) {
+    if row.get_ref(first + XXH3)? != ValueRef::Integer(check) {
         return Err(corrupt(format!("payload {id}"), "its check does not match"));
     }
     Ok(payload)
@@ -123,13 +143,27 @@ fn fetch<'b>(read_blob: ReadBlob, conn: &Connection, blob: i64, room: &'b mut Ve
     Ok(room)
 }
 
-/// Returns the column of an item id: 16 bytes if it is the canonical text of a UUID, as most are.
-pub(crate) fn item_id_column(id: &str) -> ToSqlOutput<'_> {
-    let mut canonical = [0; 36];
-    match uuid::Uuid::try_parse(id) {
-        Ok(uuid) if uuid.hyphenated().encode_lower(&mut canonical) == id => {
-            ToSqlOutput::Owned(uuid.into_bytes().to_vec().into())
+/// The column of an item id: 16 bytes if it is the canonical text of a UUID, as most are.
+pub(crate) enum ItemIdColumn<'t> {
+    Bytes([u8; 16]),
+    Text(&'t str),
+}
+
+impl<'t> ItemIdColumn<'t> {
+    /// Makes the column of an id.
+    pub(crate) fn of(id: &'t str) -> Self {
+        let mut canonical = [0; 36];
+        match uuid::Uuid::try_parse(id) {
+            Ok(uuid) if uuid.hyphenated().encode_lower(&mut canonical) == id => Self::Bytes(uuid.into_bytes()),
+            _ => Self::Text(id),
         }
-        _ => ToSqlOutput::Borrowed(id.into()),
+    }
+
+    /// Returns the content of the column.
+    pub(crate) fn column(&self) -> ValueRef<'_> {
+        match self {
+            Self::Bytes(bytes) => ValueRef::Blob(bytes),
+            Self::Text(text) => ValueRef::from(*text),
+        }
     }
 }

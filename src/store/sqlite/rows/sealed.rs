@@ -5,13 +5,13 @@
 //! ([`keys`](crate::store::sqlite::keys)), and names, ids, times and numbers of the log, which are not sealed.
 
 use super::pack::{Unpack, put_uint};
-use super::payload::{FORM_BITS, ReadBlob, Room};
-use super::row_check::payload_column;
+use super::payload::{DATA, FORM_BITS, ITEM_ID, ReadBlob, Room, TEXT, XXH3};
 use crate::base::{Codec, PayloadRef};
 use crate::store::batch::ItemIndex;
 use crate::store::record::ItemIndexRef;
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::{Identity, Keys};
+use crate::store::sqlite::tables::row_check::payload_column;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 use std::borrow::Cow;
@@ -57,11 +57,11 @@ pub(crate) fn decode<'r>(
         ValueRef::Null | ValueRef::Blob(_) => Ok(None),
         _ => Err(wrong(what)),
     };
-    let (data_blob, text_blob) = (blob(first + 2, "data")?, blob(first + 5, "text")?);
+    let (data_blob, text_blob) = (blob(first + DATA, "data")?, blob(first + TEXT, "text")?);
     let columns = PayloadColumns { id, form, data: data_blob, text: text_blob };
-    let column = if data_blob.is_some() { first + 3 } else { first + 2 };
+    let column = first + if data_blob.is_some() { ITEM_ID } else { DATA };
     let sealed = row.get_ref(column)?.as_blob().map_err(|_| wrong("data"))?;
-    if row.get_ref(first + 1)? != ValueRef::Integer(payload_column(id, xxh3_64(sealed) as i64)) {
+    if row.get_ref(first + XXH3)? != ValueRef::Integer(payload_column(id, xxh3_64(sealed) as i64)) {
         return Err(corrupt(place(), "its check does not match"));
     }
     let Room { keys, read_blob, data, text, check: fields, .. } = room;

@@ -3,7 +3,6 @@
 
 use super::pack::Unpack;
 use crate::store::record::Source;
-use rusqlite::types::ValueRef;
 
 /// Returns the number under which a source is stored.
 pub(crate) fn source_code(source: Source) -> i64 {
@@ -44,6 +43,6 @@ pub(crate) fn of_source_column(column: i64) -> (i64, i64) {
 }
 
 /// Returns the number of pruned checkpoints directly before a pruned one on its branch, at the time when it was pruned.
-pub(crate) fn pruned_below(parents: ValueRef<'_>) -> i64 {
-    parents.as_blob().ok().and_then(|bytes| Unpack(bytes).id()).unwrap_or(0)
+pub(crate) fn pruned_below(parents: Option<&[u8]>) -> i64 {
+    parents.and_then(|bytes| Unpack(bytes).id()).unwrap_or(0)
 }

@@ -3,10 +3,10 @@
 //! *Absent:* the lineage along which they are read.
 
 use super::pack::ValueColumn;
-use super::row_check::RowCheck;
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::Keys;
-use rusqlite::Row;
+use crate::store::sqlite::tables::row_check::RowCheck;
+use crate::store::sqlite::tables::{StoredColumn, version};
 use rusqlite::types::ValueRef;
 
 /// The newest row of a channel or node.
@@ -80,11 +80,10 @@ impl VersionRow {
         Self { branch, ordinal, key, version: 0, kind, task: None, value, offset: 0 }
     }
 
-    /// Reads a row whose columns from `ordinal` on start at `first`.
-    pub(crate) fn read(branch: i64, row: &Row<'_>, first: usize) -> Res<Self> {
-        let (ordinal, key) = (row.get(first)?, row.get(first + 1)?);
-        let (kind, offset) = of_kind_column(row.get(first + 3)?);
-        let column = row.get_ref(first + 5)?;
+    /// Decodes a row.
+    pub(crate) fn of(row: &version::Row<'_>) -> Res<Self> {
+        let &version::Row { branch, ordinal, key, task, value: StoredColumn(column), .. } = row;
+        let (kind, offset) = of_kind_column(row.kind);
         let value = match kind {
             EMPTY | VALUE | NO_CHANGES => ValueColumn::from_column(column).map(KeyContent::Channel),
             LIST | SEEN | INDEX_SNAPSHOT => column.as_blob().ok().map(|bytes| KeyContent::Packed(bytes.to_vec())),
@@ -92,8 +91,22 @@ impl VersionRow {
         };
         let value = value
             .ok_or_else(|| corrupt(version_place(branch, ordinal, key), "kind and value do not match the format"))?;
-        let version = version_of_column(kind, row.get(first + 2)?, ordinal);
-        Ok(Self { branch, ordinal, key, version, kind, task: row.get(first + 4)?, value, offset })
+        let version = version_of_column(kind, row.version, ordinal);
+        Ok(Self { branch, ordinal, key, version, kind, task, value, offset })
+    }
+
+    /// Returns the row as it is stored, with a check.
+    pub(crate) fn columns(&self, xxh3: Option<i64>) -> version::Row<'_> {
+        version::Row {
+            branch: self.branch,
+            ordinal: self.ordinal,
+            key: self.key,
+            version: version_column(self.kind, self.version, self.ordinal),
+            kind: self.kind_column(),
+            task: self.task,
+            value: StoredColumn(self.value.column()),
+            xxh3,
+        }
     }
 
     /// Returns the column `kind`.

@@ -7,7 +7,7 @@ use crate::store::batch::ListRef;
 use crate::store::check::{CheckReport, CheckedUpTo, Finding, Invariant};
 use crate::store::prune::PruneSpan;
 use crate::store::query::CheckpointQuery;
-use crate::store::sqlite::rows::row_check;
+use crate::store::sqlite::tables::{TableRow, name};
 use rusqlite::{OptionalExtension, params};
 
 fn reference(version: u64, checkpoint: CheckpointId) -> Change {
@@ -230,8 +230,11 @@ fn a_check_reads_names_anew() {
     assert_eq!(bench.store.state(&at(&t, id)).unwrap().channels.len(), 1);
     let conn = without_triggers(&bench.path());
     conn.execute_batch("UPDATE name SET text = 'w' WHERE text = 'x'").unwrap();
-    let row = "SELECT id, kind, text FROM name WHERE text = 'w'";
-    let check = |row: &rusqlite::Row<'_>| Ok(row_check::of_row("name", row, 3).unwrap());
+    let row = "SELECT id, kind FROM name WHERE text = 'w'";
+    let check = |row: &rusqlite::Row<'_>| {
+        let row = name::Row { id: row.get(0)?, kind: row.get(1)?, text: "w" };
+        Ok(row.row_check().finish())
+    };
     let check: Option<i64> = conn.query_row(row, [], check).optional().unwrap();
     assert_eq!(conn.execute("UPDATE name SET xxh3 = ?1 WHERE text = 'w'", params![check]).unwrap(), 1);
     let findings = bench.store.check().unwrap().problems;

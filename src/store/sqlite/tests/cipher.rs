@@ -7,11 +7,12 @@ use crate::store::check::Invariant;
 use crate::store::cipher::{Cipher, CipherError, Key};
 use crate::store::side_tables::{CacheChange, CacheKey, KvChange, KvNamespace, KvVector, SideTables};
 use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::rows::checkpoint::column;
+use crate::store::sqlite::rows::checkpoint::RecordRow;
 use crate::store::sqlite::rows::item::{PUT, item_check};
-use crate::store::sqlite::rows::row_check::{of_row, payload_column};
 use crate::store::sqlite::rows::version::{VersionRow, versions_check};
 use crate::store::sqlite::sql;
+use crate::store::sqlite::tables::row_check::payload_column;
+use crate::store::sqlite::tables::{Bare, TableRow, version};
 use crate::store::sqlite::view::ReadView;
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
@@ -372,7 +373,7 @@ fn repair(conn: &rusqlite::Connection) {
         conn.execute("UPDATE payload SET xxh3 = ?2 WHERE id = ?1", [id, check]).unwrap();
     }
     for (seq, _) in updates("SELECT seq FROM checkpoint", &|_| 0) {
-        let check = |row: &Row<'_>| Ok(of_row("checkpoint", row, column::XXH3).unwrap());
+        let check = |row: &Row<'_>| Ok(RecordRow::unverified(row).unwrap().check());
         let check = conn.query_row(sql::RECORD_BY_SEQ, [seq], check).unwrap();
         conn.execute("UPDATE checkpoint SET xxh3 = ?2 WHERE seq = ?1", [seq, check]).unwrap();
     }
@@ -486,9 +487,8 @@ fn forge_references(path: &Path) {
     for check in checks {
         assert_eq!(conn.execute("UPDATE item SET xxh3 = ?2 WHERE slot = ?1", check).unwrap(), 1);
     }
-    let mut versions =
-        conn.prepare("SELECT ordinal, key, version, kind, task, value FROM version ORDER BY key").unwrap();
-    let rows = versions.query_map([], |row| Ok(VersionRow::read(1, row, 0).unwrap())).unwrap();
+    let mut versions = conn.prepare(&format!("{} ORDER BY key", version::Row::SELECT)).unwrap();
+    let rows = versions.query_map([], |row| Ok(VersionRow::of(&version::Row::read(row, 0).unwrap()).unwrap())).unwrap();
     let rows: Vec<_> = rows.map(Result::unwrap).collect();
     let check = versions_check(&keys, 1, 0, &rows);
     assert_eq!(conn.execute("UPDATE version SET xxh3 = ?1 WHERE xxh3 IS NOT NULL", [check]).unwrap(), 1);

@@ -5,10 +5,10 @@ use crate::limits::ITEM_PAGE_ROWS_MAX;
 use crate::store::StoreError;
 use crate::store::query::CheckpointQuery;
 use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::rows::checkpoint::column;
-use crate::store::sqlite::rows::row_check;
+use crate::store::sqlite::rows::checkpoint::RecordRow;
 use crate::store::sqlite::rows::version::{VersionRow, versions_check};
 use crate::store::sqlite::sql;
+use crate::store::sqlite::tables::{Bare, TableRow, version};
 use rusqlite::{Connection, params};
 use std::sync::OnceLock;
 
@@ -179,7 +179,7 @@ fn every_column_is_covered_by_a_sum() {
 /// Makes the check of a checkpoint that of its present columns, as who forges a file does.
 fn repair_check(bench: &Bench, seq: i64) {
     let conn = without_triggers(&bench.path());
-    let check = |row: &rusqlite::Row<'_>| Ok(row_check::of_row("checkpoint", row, column::XXH3).unwrap());
+    let check = |row: &rusqlite::Row<'_>| Ok(RecordRow::unverified(row).unwrap().check());
     let check: i64 = conn.query_row(sql::RECORD_BY_SEQ, [seq], check).unwrap();
     assert_eq!(conn.execute("UPDATE checkpoint SET xxh3 = ?2 WHERE seq = ?1", params![seq, check]).unwrap(), 1);
 }
@@ -200,10 +200,9 @@ fn a_cycle_of_parents_is_refused_where_a_row_of_it_is_read() {
 fn a_version_row_that_leads_to_another_checkpoint_is_noticed() {
     let (bench, at) = damaged("UPDATE version SET kind = kind + 16 WHERE ordinal = 3 AND xxh3 IS NOT NULL");
     let conn = without_triggers(&bench.path());
-    let mut versions = conn
-        .prepare("SELECT ordinal, key, version, kind, task, value FROM version WHERE ordinal = 3 ORDER BY key")
-        .unwrap();
-    let rows = versions.query_map([], |row| Ok(VersionRow::read(1, row, 0).unwrap())).unwrap();
+    let versions = format!("{} WHERE ordinal = 3 ORDER BY key", version::Row::SELECT);
+    let mut versions = conn.prepare(&versions).unwrap();
+    let rows = versions.query_map([], |row| Ok(VersionRow::of(&version::Row::read(row, 0).unwrap()).unwrap())).unwrap();
     let rows: Vec<VersionRow> = rows.map(Result::unwrap).collect();
     let check = versions_check(&Keys::default(), 1, 3, &rows);
     let repair = "UPDATE version SET xxh3 = ?1 WHERE ordinal = 3 AND xxh3 IS NOT NULL";

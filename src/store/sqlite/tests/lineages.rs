@@ -7,18 +7,16 @@ use crate::store::sqlite::file::schema::statements;
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::read::lineage::{INTERVAL, Span, newest, newest_of, row_at, spans};
 use crate::store::sqlite::read::names::Names;
-use crate::store::sqlite::rows::row_check::RowCheck;
 use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, NO_CHANGES, VersionRow, of_kind_column};
 use crate::store::sqlite::sql;
+use crate::store::sqlite::tables::{Bare, Checked, TableRow, branch, version};
 use crate::store::sqlite::view::ReadView;
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 use std::collections::BTreeMap;
 
 fn add_branch(conn: &Connection, id: i64, parent: Option<i64>, upto: Option<i64>) {
-    let mut check = RowCheck::of("branch");
-    check.int(id).int(1).maybe_int(parent).maybe_int(upto).int(0).maybe_int(None).maybe_int(None);
-    let row = params![id, 1, parent, upto, 0, None::<i64>, None::<i64>, check.finish()];
-    conn.execute(sql::BRANCH_INSERT, row).unwrap();
+    let (namespace, depth, fork_thread, fork_checkpoint) = (1, 0, None, None);
+    branch::Row { id, namespace, parent, upto, depth, fork_thread, fork_checkpoint }.insert(conn).unwrap();
 }
 
 fn reason<T: std::fmt::Debug>(result: Res<T>) -> String {
@@ -100,13 +98,12 @@ fn the_newest_rows_are_those_that_the_lineage_has() {
     let conn = raw(&bench.path());
     let (names, keys) = (Names::of_readers(), Keys::default());
     let view = ReadView { conn: &conn, names: &names, keys: &keys };
-    let mut statement =
-        conn.prepare("SELECT ordinal, key, version, kind, task, value FROM version WHERE branch = ?1").unwrap();
+    let mut statement = conn.prepare(&format!("{} WHERE branch = ?1", version::Row::SELECT)).unwrap();
     let mut rows: Vec<VersionRow> = Vec::new();
     for branch in 1..5 {
         let mut found = statement.query([branch]).unwrap();
         while let Some(row) = found.next().unwrap() {
-            rows.push(VersionRow::read(branch, row, 0).unwrap());
+            rows.push(VersionRow::of(&version::Row::read(row, 0).unwrap()).unwrap());
         }
     }
     let all_keys: std::collections::BTreeSet<i64> = rows.iter().map(|row| row.key).collect();

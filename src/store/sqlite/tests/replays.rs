@@ -15,7 +15,7 @@ use crate::store::sqlite::fault::{Fault, corrupt};
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::rewrite::replay::{reason, scan};
 use crate::store::sqlite::rows::item::{DELETE_RANGE, REFERENCE};
-use crate::store::sqlite::rows::row_check::RowCheck;
+use crate::store::sqlite::tables::row_check::RowCheck;
 use crate::store::{Store, StoreError};
 use rusqlite::{Connection, ffi};
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use super::*;
 use crate::base::Codec;
 use crate::store::cipher::Key;
 use crate::store::sqlite::keys::{GivenKeys, Keys};
-use crate::store::sqlite::rows::row_check::RowCheck;
+use crate::store::sqlite::tables::row_check::RowCheck;
 
 fn keys_of(path: &Path) -> (rusqlite::Connection, Keys) {
     let conn = raw(path);

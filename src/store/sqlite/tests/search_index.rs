@@ -178,7 +178,7 @@ fn a_damaged_entry_is_named_by_its_row() {
         }
     };
     let item = place("UPDATE item SET xxh3 = xxh3 + 1");
-    assert!(item.starts_with("item (branch 1, channel ") && item.ends_with(", position 0, ordinal 0)"), "{item}");
+    assert!(item.starts_with("item (branch 1, channel ") && item.ends_with(", slot 0, ordinal 0)"), "{item}");
     let value = place("UPDATE item SET xxh3 = xxh3 - 1; DELETE FROM payload WHERE text IS NULL");
     assert!(value.starts_with("version (branch 1, ordinal 0, key "), "{value}");
 }

@@ -8,14 +8,14 @@ use crate::store::operation::{NewOperation, OperationChange, OperationField, Ope
 use crate::store::sqlite::fault::{Fault, Res};
 use crate::store::sqlite::index::threads::undamaged;
 use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::rows::row_check::RowCheck;
+use crate::store::sqlite::tables::{TableRow, thread_state};
 use crate::store::threads::{ThreadInfo, ThreadQuery};
 use rusqlite::types::Value;
 use rusqlite::{Connection, ffi, params};
 
 const UNDERIVED: &str = "it does not follow from the log; make the table of threads anew";
 const UNCOUNTED: &str = "its counts do not follow from the log; make the table of threads anew";
-const UNCHECKED: &str = "its check does not match";
+const UNCHECKED: &str = "the check of the row does not match";
 /// The end of the time in the trash, which is not over.
 const IN_2100: &str = "4102444800000000";
 
@@ -152,17 +152,15 @@ fn a_thread_whose_facts_are_damaged_has_the_facet_of_damage_alone() {
 /// The columns of a row: newest checkpoint, status, facets, counts.
 type Columns = (i64, Option<i64>, Vec<u8>, Value);
 
-/// Changes columns of a row, and gives it the check that it has then. The check is that of whole facets.
+/// Changes columns of a row, and gives it the check that it has then.
 fn forge(conn: &Connection, keys: &Keys, thread: i64, change: impl FnOnce(&mut Columns)) {
     let read = "SELECT newest, status, facets, counts FROM thread_state WHERE thread = ?1";
     let columns = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
     let mut columns: Columns = conn.query_row(read, [thread], columns).unwrap();
     change(&mut columns);
     let (newest, status, facets, counts) = columns;
-    let mut check = RowCheck::of("thread_state");
-    let whole = &facets[..facets.len() / 8 * 8];
-    check.int(thread).int(newest).maybe_int(status).maybe_bytes(Some(whole)).value((&counts).into());
-    let row = params![thread, newest, status, facets, counts, check.finish_keyed(keys)];
+    let row = thread_state::Row { thread, newest, status, facets: &facets, counts: (&counts).into() };
+    let row = params![thread, newest, status, facets, counts, row.row_check().finish_keyed(keys)];
     let changed = "UPDATE thread_state SET newest = ?2, status = ?3, facets = ?4, counts = ?5, xxh3 = ?6";
     conn.execute(&format!("{changed} WHERE thread = ?1"), row).unwrap();
 }
@@ -221,7 +219,7 @@ fn facets_of_which_one_is_not_whole_are_damage() {
     let bench = three();
     forge(&raw(&bench.path()), &Keys::default(), 2, |columns| columns.2.push(0));
     let expected = [
-        finding("thread_state 2", UNCHECKED),
+        finding("thread_state 2", "its facets do not match the format"),
         finding("thread_state 2", UNDERIVED),
         finding("thread_facet", "2 rows are of no thread, and 0 are missing"),
     ];

@@ -7,8 +7,8 @@ use crate::store::handle::Store;
 use crate::store::prune::PruneSpan;
 use crate::store::record::ItemIndexRef;
 use crate::store::sqlite::read::lineage::INTERVAL;
-use crate::store::sqlite::rows::payload::{form, item_id_column};
-use rusqlite::types::{ToSqlOutput, Value, ValueRef};
+use crate::store::sqlite::rows::payload::{ItemIdColumn, form};
+use rusqlite::types::ValueRef;
 
 fn strings(bench: &Bench, query: &str) -> Vec<String> {
     let conn = raw(&bench.path());
@@ -178,12 +178,12 @@ fn the_canonical_text_of_a_uuid_is_stored_as_its_bytes() {
     let canonical = "01234567-89ab-4def-8123-456789abcdef";
     let bytes: Vec<u8> =
         vec![0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0x4d, 0xef, 0x81, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef];
-    assert_eq!(item_id_column(canonical), ToSqlOutput::Owned(Value::Blob(bytes)));
+    assert_eq!(ItemIdColumn::of(canonical).column(), ValueRef::Blob(&bytes));
     let upper = canonical.to_uppercase();
     let (simple, urn, braced) =
         (canonical.replace('-', ""), format!("urn:uuid:{canonical}"), format!("{{{canonical}}}"));
     for text in ["", "m1", &canonical[1..], &upper, &simple, &urn, &braced] {
-        assert_eq!(item_id_column(text), ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())), "{text}");
+        assert_eq!(ItemIdColumn::of(text).column(), ValueRef::Text(text.as_bytes()), "{text}");
     }
     let (mut bench, t) = (Bench::new(), thread("a"));
     let ids = [canonical, &upper, &simple, "m1"];

@@ -6,11 +6,11 @@
 //! up by an id.
 
 use crate::store::sqlite::fault::{Res, corrupt};
-use crate::store::sqlite::rows::checkpoint::column;
+use crate::store::sqlite::rows::checkpoint::RecordRow;
 use crate::store::sqlite::rows::source;
-use crate::store::sqlite::rows::source::is_pruned_column;
 use crate::store::sqlite::sql;
-use rusqlite::{Connection, Row, params};
+use crate::store::sqlite::tables::checkpoint;
+use rusqlite::{Connection, params};
 use std::collections::HashMap;
 
 /// The fields of a checkpoint that say which one comes before it.
@@ -27,17 +27,12 @@ pub(crate) struct ListingEntry {
 }
 
 impl ListingEntry {
-    /// Reads the fields of a verified row of `sql::record!`.
-    pub(crate) fn read(seq: i64, row: &Row<'_>) -> Res<Self> {
-        let branch = row.get(column::BRANCH)?;
-        let is_same = row.get::<_, Option<i64>>(column::PARENT_BRANCH)? == Some(branch);
-        let before = if is_same { row.get(column::PARENT)? } else { None };
-        let pruned_below = match is_pruned_column(row.get(column::SOURCE)?) {
-            true => source::pruned_below(row.get_ref(column::PARENTS)?),
-            false => 0,
-        };
-        let ordinal = row.get(column::ORDINAL)?;
-        Ok(Self { seq, namespace: row.get(column::NAMESPACE)?, branch, ordinal, before, pruned_below })
+    /// Returns the fields of a verified row.
+    pub(crate) fn of(row: &RecordRow<'_>) -> Self {
+        let &checkpoint::Row { seq, namespace, branch, ordinal, parent, .. } = &row.row;
+        let before = parent.filter(|_| row.parent_branch == Some(branch));
+        let pruned_below = if row.is_pruned() { source::pruned_below(row.parents) } else { 0 };
+        Self { seq, namespace, branch, ordinal, before, pruned_below }
     }
 
     fn gap(self) -> crate::store::sqlite::fault::Fault {

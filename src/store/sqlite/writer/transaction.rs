@@ -15,7 +15,6 @@ use crate::store::record::CheckpointRef;
 use crate::store::sqlite::fault::{Fault, Res};
 use crate::store::sqlite::file::guard::SqlGuard;
 use crate::store::sqlite::file::schema;
-use crate::store::sqlite::rows::checkpoint::column;
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::view::ReadView;
@@ -42,17 +41,16 @@ impl<'a> SqliteTransaction<'a> {
 
     fn find_write(&self, at: &CheckpointRef, task: &TaskId, index: i32) -> Res<Option<Payload>> {
         let view = self.view;
-        view.must_row(at, |seq, row| {
-            let place = || format!("checkpoint {seq}");
-            let tasks = view.tasks(row.get_ref(column::TASKS)?, &place)?;
+        view.must_row(at, |row| {
+            let tasks = view.tasks(row.tasks, &|| row.place())?;
             let code = match tasks.iter().position(|prepared| prepared.id == *task) {
                 Some(position) => Some(position as i64),
                 None => view.names.find(view.conn, Kind::Task, &task.to_string())?.map(|name| -name),
             };
             let Some(code) = code else { return Ok(None) };
             let mut found = None;
-            view.runs((seq, &row.get(column::SUM)?), &tasks, Some(code), &mut |read| {
-                if read.row.index == i64::from(index) && read.row.part == 0 {
+            view.runs((row.seq, &row.sum), &tasks, Some(code), &mut |read| {
+                if read.row.idx == i64::from(index) && read.row.part == 0 {
                     found = read.payload.take();
                 }
                 Ok(())

@@ -12,10 +12,11 @@ use crate::store::sqlite::read::blobs;
 use crate::store::sqlite::read::items::ChannelRows;
 use crate::store::sqlite::read::lineage;
 use crate::store::sqlite::read::payloads::Payloads;
-use crate::store::sqlite::rows::item::{PUT, item_check, item_place};
+use crate::store::sqlite::rows::item::item_place;
 use crate::store::sqlite::rows::name::Kind;
-use crate::store::sqlite::rows::payload::{self, Room, inline_value};
+use crate::store::sqlite::rows::payload::{self, FORM, Room, inline_value};
 use crate::store::sqlite::rows::version::{KeyContent, VersionRow, version_place};
+use crate::store::sqlite::tables::{KeyChecked, item};
 use crate::store::sqlite::view::ReadView;
 use rusqlite::types::ValueRef;
 use rusqlite::{OptionalExtension, Row};
@@ -65,6 +66,9 @@ fn verify_count(entries: usize, branch: i64, ordinal: i64) -> Res<()> {
     Ok(())
 }
 
+/// The first column of the payload in a row of `sql::put!`.
+const PAYLOAD: usize = item::TABLE.columns.len();
+
 impl EntryKey {
     /// Reads the key of a row of an item.
     pub(super) fn of_put(row: &Row<'_>) -> Res<Self> {
@@ -107,24 +111,18 @@ impl EntryKey {
         room: &mut Room<'_>,
         then: impl FnOnce(Option<u32>, SearchedEntry<'_>) -> Res<T>,
     ) -> Res<Option<T>> {
-        let Self { branch, channel: name, position, ordinal } = self;
-        let position = position.unwrap_or(-1);
         let place = || self.to_string();
-        let (task, value) = (row.get(4)?, row.get_ref(5)?);
-        let check = item_check(view.keys, branch, name, position, ordinal, PUT, task, value);
-        if row.get_ref(6)? != ValueRef::Integer(check) {
-            return Err(corrupt(place(), "the check of the row does not match"));
-        }
-        let payload = match value {
+        let item::Row { slot, task, value, .. } = item::Row::verified(view.keys, row)?;
+        let payload = match value.0 {
             ValueRef::Blob(column) => inline_value(view.keys, column, &place)?,
             ValueRef::Integer(id) => {
-                let form: Option<i64> = row.get(7)?;
+                let form = row.get::<_, Option<i64>>(PAYLOAD + FORM)?;
                 let form = form.ok_or_else(|| corrupt(place(), "its payload does not exist"))?;
-                payload::decode(view.conn, row, 7, id, form, room)?
+                payload::decode(view.conn, row, PAYLOAD, id, form, room)?
             }
             _ => return Err(corrupt(place(), "its value does not match the format")),
         };
-        let entry = SearchedEntry::of(payload, u64::try_from(position).ok(), || self.begun(view, channel))?;
+        let entry = SearchedEntry::of(payload, u64::try_from(slot).ok(), || self.begun(view, channel))?;
         entry.map(|entry| then(task, entry)).transpose()
     }
 

@@ -1,5 +1,7 @@
 //! The SQL of searches.
 
+use crate::store::sqlite::tables::text::{columns, text};
+
 /// The objects of the index. They exist while a store is indexed.
 pub(crate) const SCHEMA: &str = include_str!("../../../../../schema/sqlite/search.sql");
 /// True if the linked SQLite has the module that makes the index.
@@ -77,13 +79,15 @@ pub(super) const SHOWN_AT: &str =
 /// The values that a checkpoint gave to channels.
 pub(super) const VALUES_AT: &str = "SELECT key FROM version WHERE branch = ?1 AND ordinal = ?2 AND kind & 15 = 1";
 
-/// The columns of a put that its check covers, and those of its payload, which an inline value does not have.
+/// The columns of a put, and those of its payload, which an inline value does not have.
 macro_rules! put {
     ($tail:literal) => {
-        concat!(
-            "SELECT i.branch, i.channel, i.slot, i.ordinal, i.task, i.value, i.xxh3, p.form, p.xxh3, p.data, p.item_id, ",
-            "p.kind, p.text, p.name, p.tool_calls, p.input_tokens, p.output_tokens ",
-            "FROM item i LEFT JOIN payload p ON p.id = i.value WHERE i.op = 1 AND ",
+        text!(
+            "SELECT ",
+            columns!(item, "i."),
+            ", ",
+            columns!(payload, "p."),
+            " FROM item i LEFT JOIN payload p ON p.id = i.value WHERE i.op = 1 AND ",
             $tail
         )
     };

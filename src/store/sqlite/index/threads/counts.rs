@@ -13,13 +13,12 @@ use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::read::items::ChannelRows;
 use crate::store::sqlite::read::payloads::Payloads;
 use crate::store::sqlite::read::{lineage, list_end};
-use crate::store::sqlite::rows::checkpoint::{checkpoint_row, column};
+use crate::store::sqlite::rows::checkpoint::{RecordRow, checkpoint_row};
 use crate::store::sqlite::rows::item::PUT;
 use crate::store::sqlite::rows::list_end::ListEnd;
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::ValueColumn;
 use crate::store::sqlite::rows::sealed;
-use crate::store::sqlite::rows::source::is_pruned_column;
 use crate::store::sqlite::rows::version::LIST;
 use crate::store::sqlite::sql as log_sql;
 use crate::store::sqlite::verify::neighbors;
@@ -32,17 +31,14 @@ use std::collections::HashMap;
 /// namespace, the tokens of the messages that it put at positions without older ones. A pruned one counts those
 /// in its metadata alone.
 pub(super) fn usage_of_checkpoint(view: ReadView<'_>, seq: i64) -> Res<ThreadCounts> {
-    let read = |seq: i64, row: &rusqlite::Row<'_>| {
-        let place = || format!("checkpoint {seq}");
-        let (id, metadata) = (row.get(column::ID)?, row.get_ref(column::METADATA)?);
-        let stated = ThreadCounts::stated(sealed::metadata(view.conn, view.keys, &id, metadata, &place)?.as_deref());
-        let is_root = row.get_ref(column::PATH)?.as_str().is_ok_and(str::is_empty);
-        let counts_messages = is_root && !is_pruned_column(row.get(column::SOURCE)?);
-        Ok((stated, counts_messages, row.get(column::BRANCH)?, row.get(column::ORDINAL)?))
+    let read = |row: &RecordRow<'_>| {
+        let place = || row.place();
+        let metadata = sealed::metadata(view.conn, view.keys, &row.id, row.metadata, &place)?;
+        Ok((ThreadCounts::stated(metadata.as_deref()), row.path.is_empty() && !row.is_pruned(), row.at()))
     };
     match checkpoint_row(view.conn, log_sql::RECORD_BY_SEQ, [seq], read)? {
         Some((Some(stated), ..)) => Ok(stated),
-        Some((None, true, branch, ordinal)) => usage_of_messages(view, branch, ordinal),
+        Some((None, true, (branch, ordinal))) => usage_of_messages(view, branch, ordinal),
         _ => Ok(ThreadCounts::default()),
     }
 }

@@ -10,11 +10,11 @@ use crate::store::counts::ThreadCounts;
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::{Fault, Res, corrupt, damage};
 use crate::store::sqlite::keys::{Identity, Keys};
-use crate::store::sqlite::rows::row_check::RowCheck;
+use crate::store::sqlite::tables::{Bare, KeyChecked, TableRow, thread_facet, thread_state};
 use crate::store::status::StatusKind;
 use crate::store::threads::{ThreadInfo, ThreadQuery};
 use rusqlite::types::{Value, ValueRef};
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Row};
 
 /// The row of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,29 +139,22 @@ impl StateRow {
         (0..PLACES).any(|place| self.facets.contains(&Facet::Partial.number(keys, place)))
     }
 
-    /// Decodes and verifies a row of `sql::STATE`.
+    /// Decodes and verifies a row.
     pub(super) fn decode(conn: &Connection, keys: &Keys, row: &Row<'_>) -> Res<Self> {
-        let thread: i64 = row.get(0)?;
-        let wrong = |reason: &str| corrupt(format!("thread_state {thread}"), reason);
-        let facets = row.get_ref(3)?.as_blob().map_err(|_| wrong("its facets do not match the format"))?;
-        let mut found = Self {
-            thread,
-            newest: row.get(1)?,
-            status: row.get(2)?,
-            facets: facets.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect(),
-            counts: None,
+        let row = thread_state::Row::verified(keys, row)?;
+        let thread_state::Row { thread, newest, status, facets, counts } = row;
+        let (facets, []) = facets.as_chunks() else {
+            return Err(corrupt(row.place(), "its facets do not match the format"));
         };
-        let counts = row.get_ref(4)?;
-        if row.get::<_, i64>(5)? != found.check(keys, counts) || found.packed() != facets {
-            return Err(wrong("its check does not match"));
-        }
+        let facets = facets.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect();
+        let mut found = Self { thread, newest, status, facets, counts: None };
         found.counts = found.counts_of(conn, keys, counts)?;
         Ok(found)
     }
 
     /// Returns the row of a thread.
     pub(super) fn read(conn: &Connection, keys: &Keys, thread: i64) -> Res<Option<Self>> {
-        let mut statement = conn.prepare_cached(sql::STATE)?;
+        let mut statement = conn.prepare_cached(thread_state::Row::BY_KEY)?;
         let mut rows = statement.query([thread])?;
         rows.next()?.map(|row| Self::decode(conn, keys, row)).transpose()
     }
@@ -202,16 +195,6 @@ impl StateRow {
         keys.identity("thread counts").int(self.thread).int(self.newest)
     }
 
-    fn packed(&self) -> Vec<u8> {
-        self.facets.iter().flat_map(|facet| facet.to_le_bytes()).collect()
-    }
-
-    fn check(&self, keys: &Keys, counts: ValueRef<'_>) -> i64 {
-        let mut check = RowCheck::of("thread_state");
-        check.int(self.thread).int(self.newest).maybe_int(self.status).maybe_bytes(Some(&self.packed())).value(counts);
-        check.finish_keyed(keys)
-    }
-
     /// Writes the row in place of the one that the thread had.
     pub(super) fn put(&self, conn: &Connection, keys: &Keys) -> Res<()> {
         debug_assert!(self.facets.is_sorted(), "facets are stored in their order");
@@ -230,21 +213,19 @@ impl StateRow {
             }
         };
         if !is_filed {
-            let mut insert = conn.prepare_cached(sql::FACET_PUT)?;
-            for facet in &self.facets {
-                insert.execute(params![facet, self.newest, self.thread])?;
-            }
+            let Self { newest, thread, .. } = *self;
+            self.facets.iter().try_for_each(|&facet| thread_facet::Row { facet, newest, thread }.put(conn))?;
         }
+        let facets: Vec<u8> = self.facets.iter().flat_map(|facet| facet.to_le_bytes()).collect();
         let counts = self.counts_column(keys)?;
-        let check = self.check(keys, ValueRef::from(&counts));
-        let row = params![self.thread, self.newest, self.status, self.packed(), counts, check];
-        conn.prepare_cached(sql::STATE_PUT)?.execute(row)?;
-        Ok(())
+        let counts = ValueRef::from(&counts);
+        let Self { thread, newest, status, .. } = *self;
+        thread_state::Row { thread, newest, status, facets: &facets, counts }.put(conn, keys)
     }
 
     fn delete_facets(&self, conn: &Connection) -> Res<()> {
-        let mut delete = conn.prepare_cached(sql::FACET_DELETE)?;
-        self.facets.iter().try_for_each(|facet| delete.execute([*facet, self.newest, self.thread]).map(|_| ()))?;
+        let mut delete = conn.prepare_cached(thread_facet::Row::DELETE)?;
+        self.facets.iter().try_for_each(|facet| delete.execute([*facet, self.newest]).map(|_| ()))?;
         Ok(())
     }
 }
@@ -256,7 +237,7 @@ pub(super) fn hide(conn: &Connection, keys: &Keys, thread: i64) -> Res<()> {
         Some(None) => return Ok(()),
         None => _ = conn.prepare_cached(sql::FACETS_DELETE)?.execute([thread])?,
     }
-    conn.prepare_cached(sql::STATE_DELETE)?.execute([thread])?;
+    conn.prepare_cached(thread_state::Row::DELETE)?.execute([thread])?;
     Ok(())
 }
 

@@ -1,14 +1,9 @@
 //! The SQL of the table of threads.
 
-/// Thread, newest checkpoint, status, facets, counts and check of a row.
-pub(super) const STATE: &str =
-    "SELECT thread, newest, status, facets, counts, xxh3 FROM thread_state WHERE thread = ?1";
-pub(super) const STATES: &str = "SELECT thread, newest, status, facets, counts, xxh3 FROM thread_state ORDER BY thread";
-pub(super) const STATE_PUT: &str = "INSERT OR REPLACE INTO thread_state (thread, newest, status, facets, counts, xxh3) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-pub(super) const STATE_DELETE: &str = "DELETE FROM thread_state WHERE thread = ?1";
-pub(super) const FACET_PUT: &str = "INSERT OR REPLACE INTO thread_facet (facet, newest, thread) VALUES (?1, ?2, ?3)";
-pub(super) const FACET_DELETE: &str = "DELETE FROM thread_facet WHERE facet = ?1 AND newest = ?2 AND thread = ?3";
+use crate::store::sqlite::tables::text::text;
+use crate::store::sqlite::tables::{TableRow, thread_state};
+
+pub(super) const STATES: &str = text!(thread_state::Row::SELECT, "ORDER BY thread");
 /// The facets of a thread whose row is damaged: a scan of the table.
 pub(super) const FACETS_DELETE: &str = "DELETE FROM thread_facet WHERE thread = ?1";
 pub(super) const CLEAR: &str = "DELETE FROM thread_facet; DELETE FROM thread_state;";

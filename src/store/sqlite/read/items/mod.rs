@@ -24,9 +24,10 @@ use crate::store::sqlite::rows::item::{DELETE, PUT, REFERENCE, item_check, item_
 use crate::store::sqlite::rows::list_end::ListEnd;
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{DeletedRange, ValueColumn, unpack_ranges, unpack_reference};
-use crate::store::sqlite::rows::payload::{Room, decode, inline_value};
+use crate::store::sqlite::rows::payload::{FORM, Room, decode, inline_value};
 use crate::store::sqlite::rows::version::{LIST, VersionRow};
 use crate::store::sqlite::sql;
+use crate::store::sqlite::tables::{KeyChecked, item};
 use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::view::ReadView;
 use expected::ExpectedRows;
@@ -35,6 +36,9 @@ use rusqlite::{Row, params};
 use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+
+/// The first column of the payload in a row of `sql::ITEMS_JOINED`.
+pub(crate) const PAYLOAD: usize = 5;
 
 /// A visitor of items.
 pub(crate) type Visit<'v> = &'v mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>;
@@ -199,10 +203,9 @@ impl DeletedRanges {
             statement.query(params![span.branch, list.channel, range_position(span.last), range_position(0)])?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
-            let (ordinal, op) = list.verified(span, row)?;
-            let bytes = row.get_ref(4)?.as_blob().ok();
+            let item::Row { ordinal, op, task, value, .. } = list.verified(row)?;
+            let bytes = value.0.as_blob().ok();
             let whole = if op == REFERENCE {
-                let task = row.get(3)?;
                 let reference = |(seq, channel)| Whole::Reference(ReferenceRow { seq, channel, ordinal, task });
                 bytes.and_then(unpack_reference).map(reference)
             } else {
@@ -463,14 +466,14 @@ impl<'a> ChannelRows<'a> {
                 ValueRef::Null => continue,
                 ValueRef::Blob(column) => inline_value(self.view.keys, column, &place)?,
                 ValueRef::Integer(id) => {
-                    let form: Option<i64> = row.get(5)?;
+                    let form = row.get::<_, Option<i64>>(PAYLOAD + FORM)?;
                     let form = form.ok_or_else(|| corrupt(place(), "its payload does not exist"))?;
-                    decode(conn, row, 5, id, form, &mut room)?
+                    decode(conn, row, PAYLOAD, id, form, &mut room)?
                 }
                 _ => return Err(corrupt(place(), "its value does not match the format")),
             };
             if !deleted.is_deleted(position, ordinal) {
-                visit(item(position, ordinal, task, payload))?;
+                visit(item_row(position, ordinal, task, payload))?;
             }
         }
         expected.verify(self.view, span, self.channel)?;
@@ -491,7 +494,7 @@ impl<'a> ChannelRows<'a> {
         // The rows of a position ascend by ordinal.
         let mut newest: Option<ListRow> = None;
         loop {
-            let row = rows.next()?.map(|row| self.list_row(span, row)).transpose()?;
+            let row = rows.next()?.map(|row| self.list_row(row)).transpose()?;
             if row.is_some_and(|row| row.ordinal > span.last) {
                 continue;
             }
@@ -599,7 +602,7 @@ impl<'a> ChannelRows<'a> {
         let (mut count, mut end) = (0, -1);
         while let Some(row) = rows.next()? {
             count += 1;
-            let row = self.list_row(span, row)?;
+            let row = self.list_row(row)?;
             end = row.position;
             // A change after the checkpoint.
             if row.ordinal > span.last {
@@ -617,32 +620,19 @@ impl<'a> ChannelRows<'a> {
         Ok((count, end))
     }
 
-    /// Verifies a row of position, ordinal, operation, task and value. Returns ordinal and operation.
-    fn verified(&self, span: ListSpan, row: &Row<'_>) -> Res<(i64, i64)> {
-        let (position, ordinal, op) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        let check =
-            item_check(self.view.keys, span.branch, self.channel, position, ordinal, op, row.get(3)?, row.get_ref(4)?);
-        if row.get_ref(5)? == ValueRef::Integer(check) {
-            return Ok((ordinal, op));
-        }
-        let place = item_place(span.branch, self.channel, position, ordinal);
-        Err(corrupt(place, "the check of the row does not match"))
+    fn verified<'r>(&self, row: &'r Row<'_>) -> Res<item::Row<'r>> {
+        item::Row::verified(self.view.keys, row)
     }
 
-    fn list_row(&self, span: ListSpan, row: &Row<'_>) -> Res<ListRow> {
-        let position = row.get(0)?;
-        let (ordinal, op) = self.verified(span, row)?;
-        let stored = ValueColumn::from_column(row.get_ref(4)?).filter(|stored| match stored {
+    fn list_row(&self, row: &Row<'_>) -> Res<ListRow> {
+        let item::Row { branch, channel, slot: position, ordinal, op, task, value } = self.verified(row)?;
+        let stored = ValueColumn::from_column(value.0).filter(|stored| match stored {
             ValueColumn::Null => op == DELETE,
             _ => op == PUT,
         });
-        let stored = stored.ok_or_else(|| {
-            corrupt(
-                item_place(span.branch, self.channel, position, ordinal),
-                "operation and value do not match the format",
-            )
-        })?;
-        Ok(ListRow { branch: span.branch, position, ordinal, op, task: row.get(3)?, stored, shared: None })
+        let place = || item_place(branch, channel, position, ordinal);
+        let stored = stored.ok_or_else(|| corrupt(place(), "operation and value do not match the format"))?;
+        Ok(ListRow { branch, position, ordinal, op, task, stored, shared: None })
     }
 
     fn visit(&self, live: &[ListRow], visit: Visit<'_>) -> Res<()> {
@@ -651,7 +641,7 @@ impl<'a> ChannelRows<'a> {
         for row in live {
             let place = || item_place(row.branch, self.channel, row.position, row.ordinal);
             let (ordinal, task) = row.shared.unwrap_or((row.ordinal, row.task));
-            payloads.with(row.stored, &place, |payload| Ok(visit(item(row.position, ordinal, task, payload))?))?;
+            payloads.with(row.stored, &place, |payload| Ok(visit(item_row(row.position, ordinal, task, payload))?))?;
         }
         Ok(())
     }
@@ -697,7 +687,7 @@ fn resolve(live: &mut Vec<ListRow>, deleted: &DeletedRanges) {
     live.retain(|row| row.op != DELETE && !deleted.is_deleted(row.position, row.ordinal));
 }
 
-fn item(position: i64, ordinal: i64, task: Option<u32>, payload: PayloadRef<'_>) -> ItemRow<'_> {
+fn item_row(position: i64, ordinal: i64, task: Option<u32>, payload: PayloadRef<'_>) -> ItemRow<'_> {
     ItemRow::new(position as u64, ordinal as u64, task, payload)
 }
 

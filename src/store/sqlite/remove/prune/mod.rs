@@ -23,7 +23,7 @@ use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::fault::{Res, corrupt, invalid};
 use crate::store::sqlite::index::PROJECTIONS;
 use crate::store::sqlite::read::head;
-use crate::store::sqlite::read::lineage::{self, BranchRow};
+use crate::store::sqlite::read::lineage;
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::unpack_reference;
 use crate::store::sqlite::rows::source::{is_pruned_column, pruned_below};
@@ -104,7 +104,7 @@ fn place(view: ReadView<'_>, thread: &ThreadId, span: &PruneSpan) -> Res<Option<
         return Err(invalid("prune.branch", format!("{branch} is not a branch of the thread")));
     }
     let end = last_ordinal(view.conn, branch)?;
-    let start = BranchRow::read(view.conn, branch)?.upto.map_or(0, |upto| upto.saturating_add(1));
+    let start = lineage::branch(view.conn, branch)?.upto.map_or(0, |upto| upto.saturating_add(1));
     let number = |ordinal: u64| i64::try_from(ordinal).unwrap_or(i64::MAX);
     // The last checkpoint of a branch stays.
     Ok(Some((branch, number(span.first).max(start), number(span.last).min(end.saturating_sub(1)))))
@@ -204,7 +204,7 @@ pub(crate) fn estimate(view: ReadView<'_>, thread: &ThreadId, spans: &[PruneSpan
 fn pruned_at(conn: &Connection, branch: i64, ordinal: i64) -> Res<Option<i64>> {
     let seq = seq_at(conn, branch, ordinal)?;
     let mut statement = conn.prepare_cached(sql::SOURCE_AND_PARENTS)?;
-    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, pruned_below(row.get_ref(1)?)));
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, pruned_below(row.get_ref(1)?.as_blob_or_null()?)));
     let found = statement.query_row([seq], read).optional()?;
     Ok(found.filter(|(source, _)| is_pruned_column(*source)).map(|(_, below)| below))
 }

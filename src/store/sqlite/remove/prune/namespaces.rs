@@ -16,13 +16,13 @@ use crate::store::sqlite::commit::ids::Table;
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::index::PROJECTIONS;
 use crate::store::sqlite::read::head;
-use crate::store::sqlite::rows::row_check::RowCheck;
 use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::rows::source::is_pruned_column;
 use crate::store::sqlite::sql as log_sql;
+use crate::store::sqlite::tables::{Bare, Checked, TableRow, namespace, tombstone};
 use crate::store::sqlite::view::ReadView;
 use parking_lot::Mutex;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -49,12 +49,11 @@ pub(crate) fn detach(conn: &Connection, caches: &mut Caches, removal: &Namespace
     let number = caches.ids.next(conn, Table::Thread)?;
     // No row of `thread` has the number, so it counts as used by this alone.
     conn.prepare_cached(sql::THREAD_USED)?.execute([number])?;
-    conn.prepare_cached(log_sql::TOMBSTONE_INSERT)?.execute([number])?;
+    tombstone::Row { thread: number, state: 0 }.insert(conn)?;
     for (id, path) in &found {
         conn.prepare_cached(log_sql::TIMERS_DELETE)?.execute([id])?;
-        conn.prepare_cached(log_sql::NAMESPACE_DELETE)?.execute([id])?;
-        let check = RowCheck::of("namespace").int(*id).int(number).text(path.as_str()).finish();
-        conn.prepare_cached(log_sql::NAMESPACE_INSERT)?.execute(params![id, number, path.as_str(), check])?;
+        conn.prepare_cached(namespace::Row::DELETE)?.execute([id])?;
+        namespace::Row { id: *id, thread: number, path: path.as_str() }.insert(conn)?;
     }
     conn.prepare_cached(log_sql::ERASE_END)?.execute([])?;
     caches.erased();

@@ -8,19 +8,19 @@ use crate::store::prune::Pruned;
 use crate::store::sqlite::commit::checkpoint::insert_versions;
 use crate::store::sqlite::commit::replaced;
 use crate::store::sqlite::fault::{Res, corrupt};
-use crate::store::sqlite::read::lineage::{self, BranchRow, INTERVAL};
+use crate::store::sqlite::read::lineage::{self, INTERVAL};
 use crate::store::sqlite::read::list_end::positions;
-use crate::store::sqlite::rows::checkpoint::{checkpoint_row, column};
+use crate::store::sqlite::rows::checkpoint::RecordRow;
 use crate::store::sqlite::rows::list_end::ListEnd;
 use crate::store::sqlite::rows::pack::{Unpack, ValueColumn, put_uint};
-use crate::store::sqlite::rows::row_check::RowCheck;
 use crate::store::sqlite::rows::source::pruned_column;
 use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, KeyContent, NO_CHANGES, VersionRow};
 use crate::store::sqlite::rows::{sealed, version};
 use crate::store::sqlite::sql as log_sql;
+use crate::store::sqlite::tables::{TableRow, checkpoint, item};
 use crate::store::sqlite::view::ReadView;
-use rusqlite::params;
 use rusqlite::types::{Value, ValueRef};
+use rusqlite::{OptionalExtension, Row, params};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Checkpoints of a branch that are pruned together, and what surrounds them.
@@ -80,7 +80,7 @@ impl<'a> PruneSlice<'a> {
             top += 1;
         }
         debug_assert!(run <= from && from <= to && to <= end && to < top, "a slice lies between its run and its top");
-        let is_bottom = run == 0 && BranchRow::read(conn, branch)?.parent.is_none();
+        let is_bottom = run == 0 && lineage::branch(conn, branch)?.parent.is_none();
         Ok(Some(Self { view, branch, first: from, last: to, run, top, is_bottom, rows }))
     }
 
@@ -132,7 +132,7 @@ impl<'a> PruneSlice<'a> {
     }
 
     fn delete_items(&self, gone: &GoneRows) -> Res<()> {
-        let mut delete = self.view.conn.prepare_cached(log_sql::RECLAIM_ITEM)?;
+        let mut delete = self.view.conn.prepare_cached(item::Row::DELETE)?;
         for (list, slot, ordinal) in gone.items.keys() {
             delete.execute(params![self.branch, list, slot, ordinal])?;
         }
@@ -194,53 +194,37 @@ impl<'a> PruneSlice<'a> {
     /// Replaces the row of a checkpoint by that of a pruned one.
     fn rewrite(&self, ordinal: i64, seq: i64, shared: Option<&BTreeSet<i64>>) -> Res<()> {
         let conn = self.view.conn;
-        let read = |_: i64, row: &rusqlite::Row<'_>| {
-            Ok((0..column::XXH3).map(|column| row.get(column)).collect::<rusqlite::Result<Vec<Value>>>()?)
+        let columns = {
+            let mut statement = conn.prepare_cached(log_sql::RECORD_BY_SEQ)?;
+            let read = |row: &Row<'_>| (0..RecordRow::COLUMNS).map(|column| row.get(column)).collect();
+            let columns: Option<Vec<Value>> = statement.query_row([seq], read).optional()?;
+            columns.ok_or_else(|| corrupt(format!("checkpoint {seq}"), "a row refers to it, but it does not exist"))?
         };
-        let row = checkpoint_row(conn, log_sql::RECORD_BY_SEQ, [seq], read)?;
-        let missing = || corrupt(format!("checkpoint {seq}"), "a row refers to it, but it does not exist");
-        let mut row = row.ok_or_else(missing)?;
+        let mut record = RecordRow::of(&columns)?;
+        let (mut packed, usage);
         if ordinal >= self.first {
-            let mut packed = Vec::new();
+            packed = Vec::new();
             put_uint(&mut packed, (ordinal - self.run) as u64);
             shared.into_iter().flatten().for_each(|id| put_uint(&mut packed, *id as u64));
-            let Value::Integer(source) = row[column::SOURCE] else { return Err(missing()) };
-            row[column::SOURCE] = Value::Integer(pruned_column(source));
-            row[column::PARENTS] = Value::Blob(packed);
-            row[column::METADATA] = self.usage_of(seq, &row)?;
-            let Value::Integer(namespace) = row[column::NAMESPACE] else { return Err(missing()) };
-            conn.prepare_cached(log_sql::TIMERS_PASSED)?.execute([namespace, seq])?;
+            usage = self.usage_of(&record)?;
+            record.row.source = pruned_column(record.source);
+            (record.row.parents, record.row.metadata) = (Some(&packed[..]), ValueRef::from(&usage));
+            conn.prepare_cached(log_sql::TIMERS_PASSED)?.execute([record.namespace, seq])?;
         }
         if !self.has_kept_child(ordinal) {
-            row[column::TASKS] = Value::Null;
+            record.row.tasks = None;
         }
-        let mut check = RowCheck::of("checkpoint");
-        row.iter().for_each(|column| _ = check.value(ValueRef::from(column)));
-        let check = check.finish();
-        conn.prepare_cached(log_sql::CHECKPOINT_DELETE)?.execute([seq])?;
-        let columns: Vec<&Value> = row[..=column::SUM].iter().collect();
-        let mut insert = conn.prepare_cached(log_sql::CHECKPOINT_INSERT)?;
-        for (at, value) in columns.into_iter().enumerate() {
-            insert.raw_bind_parameter(at + 1, value)?;
-        }
-        insert.raw_bind_parameter(column::SUM + 2, check)?;
-        insert.raw_execute()?;
-        Ok(())
+        conn.prepare_cached(checkpoint::Row::DELETE)?.execute([seq])?;
+        record.insert(conn)
     }
 
     /// Returns the metadata that a pruned checkpoint retains.
-    fn usage_of(&self, seq: i64, row: &[Value]) -> Res<Value> {
-        let place = || format!("checkpoint {seq}");
-        let Value::Blob(id) = &row[column::ID] else {
-            return Err(corrupt(place(), "its id does not match the format"));
-        };
-        let id =
-            <[u8; 16]>::try_from(id.as_slice()).map_err(|_| corrupt(place(), "its id does not match the format"))?;
+    fn usage_of(&self, row: &RecordRow<'_>) -> Res<Value> {
         let (conn, keys) = (self.view.conn, self.view.keys);
-        let metadata = sealed::metadata(conn, keys, &id, ValueRef::from(&row[column::METADATA]), &place)?;
+        let metadata = sealed::metadata(conn, keys, &row.id, row.metadata, &|| row.place())?;
         match pruned_metadata(metadata.as_deref()) {
             Some(usage) if keys.seal_content() => {
-                Ok(Value::Blob(keys.seal(&keys.identity("metadata").bytes(&id), usage.as_bytes())?))
+                Ok(Value::Blob(keys.seal(&keys.identity("metadata").bytes(&row.id), usage.as_bytes())?))
             }
             usage => Ok(usage.map_or(Value::Null, Value::Text)),
         }
@@ -286,7 +270,7 @@ fn cost_of(rows: &[VersionRow]) -> Res<usize> {
 
 /// Returns the first ordinal of the pruned checkpoints directly before a checkpoint.
 fn run_begin(view: ReadView<'_>, branch: i64, ordinal: i64) -> Res<i64> {
-    let start = BranchRow::read(view.conn, branch)?.upto.map_or(0, |upto| upto + 1);
+    let start = lineage::branch(view.conn, branch)?.upto.map_or(0, |upto| upto + 1);
     let mut run = ordinal;
     while run > start {
         match pruned_at(view.conn, branch, run - 1)? {

@@ -2,6 +2,7 @@
 //!
 //! *Absent:* the other pages.
 
+use super::leaves::recovered;
 use super::sql;
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::Res;
@@ -100,8 +101,8 @@ pub(super) fn replace_first_page(
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false)?;
     conn.execute_batch(sql::SCRATCH_FILE)?;
     conn.execute_batch(sql::WRITABLE_SCHEMA)?;
-    for (name, statement) in sql::TABLES.iter().filter(|(name, _)| has(name)) {
-        conn.execute(sql::SCHEMA_ROW, (name, roots.get(*name).copied().unwrap_or(0), statement))?;
+    for table in recovered().filter(|table| has(table.name)) {
+        conn.execute(sql::SCHEMA_ROW, (table.name, roots.get(table.name).copied().unwrap_or(0), table.create()))?;
     }
     drop(conn);
     let mut page = vec![0; PAGE];

@@ -11,9 +11,8 @@ use super::cells::{PageKind, TreePage};
 use super::pages::{FilePages, PageBytes, tree_page};
 use super::sql;
 use crate::store::sqlite::fault::Res;
-use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::rows::item::item_check;
-use crate::store::sqlite::rows::row_check::RowCheck;
+use crate::store::sqlite::tables::row_check::RowCheck;
+use crate::store::sqlite::tables::{Column, ColumnKind, TABLES, TableDescription, TableKey, TableRule};
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, params_from_iter};
 use std::cmp::Ordering;
@@ -53,7 +52,7 @@ const INDEXED: [(&str, &str); 3] = [
 /// A walk over one tree.
 struct TreeWalk<'w> {
     pages: &'w FilePages,
-    shape: Option<&'static TableShape>,
+    shape: Option<&'static TableDescription>,
     seen: &'w mut BTreeSet<u64>,
     rows: Vec<u64>,
     defects: Vec<Defect>,
@@ -72,7 +71,7 @@ impl FileTrees {
         let (mut seen, mut defects) = (BTreeSet::new(), Vec::new());
         let (mut damaged, mut indexes) = (HashMap::new(), HashMap::new());
         let root = |name: &str| roots.get(name).and_then(|root| u32::try_from(*root).ok()).unwrap_or_default();
-        for shape in &SHAPES {
+        for shape in recovered() {
             let mut walk = TreeWalk::new(pages, Some(shape), &mut seen);
             walk.run(root(shape.name));
             if collects_all || !walk.defects.is_empty() || pages.is_displaced() {
@@ -81,7 +80,7 @@ impl FileTrees {
             }
         }
         // The pages of other trees cannot be leaves of these tables.
-        for name in roots.keys().filter(|name| SHAPES.iter().all(|shape| shape.name != **name)) {
+        for name in roots.keys().filter(|name| recovered().all(|shape| shape.name != **name)) {
             let mut walk = TreeWalk::new(pages, None, &mut seen);
             walk.run(root(name));
             if let Some((table, _)) = INDEXED.iter().find(|(_, index)| index == name) {
@@ -105,10 +104,9 @@ impl FileTrees {
     pub(super) fn collect(&self, pages: &FilePages, conn: &Connection) -> Res<()> {
         conn.execute_batch(sql::SCRATCH_FILE)?;
         conn.execute_batch(sql::BEGIN)?;
-        for (name, statement) in sql::TABLES.iter().filter(|(name, _)| self.damaged.contains_key(name)) {
-            conn.execute_batch(statement)?;
-            let shape = SHAPES.iter().find(|shape| shape.name == *name);
-            let (Some(shape), Some(places)) = (shape, self.damaged.get(name)) else { continue };
+        for shape in recovered() {
+            let Some(places) = self.damaged.get(shape.name) else { continue };
+            conn.execute_batch(&shape.create())?;
             for page in places.iter().filter_map(|place| pages.at(*place)) {
                 found_on(pages, &page).0.into_iter().try_for_each(|row| shape.insert(conn, row))?;
             }
@@ -121,7 +119,7 @@ impl FileTrees {
             }
         }
         for (table, places) in &self.indexes {
-            let Some(shape) = SHAPES.iter().find(|shape| shape.name == *table) else { continue };
+            let Some(shape) = recovered().find(|shape| shape.name == *table) else { continue };
             let is_damaged = self.damaged.contains_key(table);
             for page in places.iter().filter(|_| is_damaged).filter_map(|place| pages.at(*place)) {
                 let rows = found_on(pages, &page).0.into_iter().filter_map(|row| of_index(table, row));
@@ -134,7 +132,7 @@ impl FileTrees {
 }
 
 impl<'w> TreeWalk<'w> {
-    fn new(pages: &'w FilePages, shape: Option<&'static TableShape>, seen: &'w mut BTreeSet<u64>) -> Self {
+    fn new(pages: &'w FilePages, shape: Option<&'static TableDescription>, seen: &'w mut BTreeSet<u64>) -> Self {
         Self { pages, shape, seen, rows: Vec::new(), defects: Vec::new(), last: None }
     }
 
@@ -183,7 +181,7 @@ impl<'w> TreeWalk<'w> {
         if page.kind != PageKind::TableInterior {
             self.rows.push(at);
         }
-        let key = self.shape.map_or(0, |shape| shape.key.max(1));
+        let key = self.shape.map_or(1, TableDescription::key_columns);
         let mut below = Vec::new();
         for (index, row) in rows.iter_mut().enumerate() {
             match page.cell(index) {
@@ -238,50 +236,28 @@ fn numbered(mut row: Columns, rowid: Option<i64>) -> Columns {
     row
 }
 
-/// The columns of a table of the format, as its rows have them.
-pub(super) struct TableShape {
-    name: &'static str,
-    /// The columns of its key; 0 if its rows have numbers.
-    key: usize,
-    /// The types of the columns: an integer, a text, bytes, a number or bytes, or any; a capital may be NULL.
-    types: &'static str,
+/// Returns the tables that a recovery reads.
+pub(super) fn recovered() -> impl Iterator<Item = &'static TableDescription> {
+    TABLES.iter().copied().filter(|table| table.is(TableRule::Recovered))
 }
 
-/// The tables that a recovery reads.
-const SHAPES: [TableShape; 19] = [
-    TableShape { name: "name", key: 0, types: "iiti" },
-    TableShape { name: "thread", key: 0, types: "itii" },
-    TableShape { name: "namespace", key: 0, types: "iiti" },
-    TableShape { name: "branch", key: 0, types: "iiIIiIIi" },
-    TableShape { name: "checkpoint", key: 0, types: "iibIiiiiiBABBbi" },
-    TableShape { name: "version", key: 3, types: "iiiiiIVI" },
-    TableShape { name: "payload", key: 0, types: "iiiAATATTII" },
-    TableShape { name: "blob", key: 0, types: "ibA" },
-    TableShape { name: "item", key: 4, types: "iiiiiIVi" },
-    TableShape { name: "write", key: 4, types: "iiiiiVITAI" },
-    TableShape { name: "timer", key: 2, types: "ibiii" },
-    TableShape { name: "operation", key: 0, types: "iiiiTAii" },
-    TableShape { name: "operation_change", key: 4, types: "iitiiAAi" },
-    TableShape { name: "kv_namespace", key: 0, types: "it" },
-    TableShape { name: "kv", key: 0, types: "iitiiIiib" },
-    TableShape { name: "kv_vector", key: 2, types: "iitibi" },
-    TableShape { name: "kv_lifetime", key: 0, types: "iii" },
-    TableShape { name: "store_key", key: 0, types: "ittBb" },
-    TableShape { name: "tombstone", key: 0, types: "ii" },
-];
-
-impl TableShape {
+impl TableDescription {
     fn is_numbered(&self) -> bool {
-        self.key == 0
+        self.key == TableKey::Number
     }
 
+    /// Returns whether a row has the columns of the table.
     fn fits(&self, row: &Columns) -> bool {
-        let is = |(value, kind): (&Value, char)| match (value, kind.to_ascii_lowercase()) {
-            (Value::Null, _) => kind.is_ascii_uppercase(),
-            (_, 'a') | (Value::Integer(_), 'i' | 'v') | (Value::Text(_), 't') | (Value::Blob(_), 'b' | 'v') => true,
+        use ColumnKind::{Any, Blob, Integer, Stored, Text};
+        let is = |(value, column): (&Value, &Column)| match (value, column.kind) {
+            (Value::Null, _) => column.is_nullable,
+            (_, Any)
+            | (Value::Integer(_), Integer | Stored)
+            | (Value::Text(_), Text)
+            | (Value::Blob(_), Blob | Stored) => true,
             _ => false,
         };
-        row.len() == self.types.len() && row.iter().zip(self.types.chars()).all(is)
+        row.len() == self.columns.len() && row.iter().zip(self.columns).all(is)
     }
 
     /// Returns whether at least half of the rows have the columns of the table.
@@ -291,16 +267,15 @@ impl TableShape {
 
     /// Compares the keys of two rows.
     fn order(&self, a: &Columns, b: &Columns) -> Ordering {
-        // The last column of the key of an item descends.
-        let descending = if self.name == "item" { self.key - 1 } else { usize::MAX };
-        let columns = a.iter().zip(b).take(self.key.max(1)).enumerate();
+        let descending = if let TableKey::Descending(columns) = self.key { columns - 1 } else { usize::MAX };
+        let columns = a.iter().zip(b).take(self.key_columns()).enumerate();
         let orders = columns.map(|(at, (a, b))| if at == descending { compare(b, a) } else { compare(a, b) });
         orders.fold(Ordering::Equal, Ordering::then)
     }
 
     /// Inserts a row, unless one with its key is there.
     fn insert(&self, conn: &Connection, mut row: Columns) -> Res<()> {
-        row.resize(self.types.len(), Value::Null);
+        row.resize(self.columns.len(), Value::Null);
         if self.is_numbered() && !matches!(row[0], Value::Integer(_)) {
             return Ok(());
         }
@@ -329,9 +304,9 @@ fn compare(a: &Value, b: &Value) -> Ordering {
 }
 
 /// Returns the table to which the rows of a page belong.
-fn assign(rows: &[&Columns], kind: PageKind) -> Option<&'static TableShape> {
-    let fits = |shape: &&TableShape| shape.is_numbered() == kind.is_of_table() && shape.is_of(rows);
-    let shapes: Vec<&'static TableShape> = SHAPES.iter().filter(|shape| !rows.is_empty() && fits(shape)).collect();
+fn assign(rows: &[&Columns], kind: PageKind) -> Option<&'static TableDescription> {
+    let fits = |shape: &&TableDescription| shape.is_numbered() == kind.is_of_table() && shape.is_of(rows);
+    let shapes: Vec<&'static TableDescription> = recovered().filter(|shape| !rows.is_empty() && fits(shape)).collect();
     let named = |name: &str| shapes.iter().find(|shape| shape.name == name).copied();
     match (named("item"), named("version"), named("name"), named("namespace")) {
         (Some(item), Some(version), ..) => Some(if is_of_items(rows) { item } else { version }),
@@ -348,28 +323,18 @@ fn assign(rows: &[&Columns], kind: PageKind) -> Option<&'static TableShape> {
 }
 
 /// Returns whether the rows of a page are those of another table.
-fn is_of_other(shape: &TableShape, rows: &[&Columns], kind: PageKind) -> bool {
+fn is_of_other(shape: &TableDescription, rows: &[&Columns], kind: PageKind) -> bool {
     !shape.is_of(rows) && assign(rows, kind).is_some()
 }
 
 /// Returns whether rows that have the columns of both are items and not versions: their checks verify, or, in a file
 /// with keys, several have the same second column.
 fn is_of_items(rows: &[&Columns]) -> bool {
-    let keys = Keys::default();
     let int = |row: &Columns, at: usize| match row.get(at) {
         Some(Value::Integer(number)) => *number,
         _ => 0,
     };
-    let verifies = |row: &Columns| {
-        let task = match row.get(5) {
-            Some(Value::Integer(task)) => u32::try_from(*task).ok(),
-            _ => None,
-        };
-        let value = row.get(6).map_or(ValueRef::Null, ValueRef::from);
-        let [branch, list, position, ordinal, op] = [0, 1, 2, 3, 4].map(|at| int(row, at));
-        int(row, 7) == item_check(&keys, branch, list, position, ordinal, op, task, value)
-    };
-    if rows.iter().any(|row| verifies(row)) {
+    if rows.iter().any(|row| verifies("item", row)) {
         return true;
     }
     // Each checkpoint has one version with a check.
@@ -378,11 +343,12 @@ fn is_of_items(rows: &[&Columns]) -> bool {
     rows.iter().all(|row| has_check(&row)) && rows.windows(2).any(is_next)
 }
 
-/// Returns whether the check of a name or of a namespace matches.
+/// Returns whether the last column of a row is the check of the others, in a file without keys.
 fn verifies(table: &str, row: &Columns) -> bool {
     let mut check = RowCheck::of(table);
-    row.iter().take(3).for_each(|column| _ = check.value(ValueRef::from(column)));
-    row.get(3) == Some(&Value::Integer(check.finish()))
+    let Some((last, columns)) = row.split_last() else { return false };
+    columns.iter().for_each(|column| _ = check.value(ValueRef::from(column)));
+    *last == Value::Integer(check.finish())
 }
 
 /// Returns the row of a table for which an entry of its unique index stands.
@@ -394,7 +360,7 @@ fn of_index(table: &'static str, mut entry: Columns) -> Option<Columns> {
         // The timestamp follows from its checkpoints.
         row.push(Value::Integer(0));
     }
-    let shape = SHAPES.iter().find(|shape| shape.name == table)?;
+    let shape = recovered().find(|shape| shape.name == table)?;
     let mut check = RowCheck::of(table);
     row.iter().for_each(|column| _ = check.value(ValueRef::from(column)));
     row.push(Value::Integer(check.finish()));

@@ -17,20 +17,19 @@ mod sql;
 use super::opening;
 use super::replay::{LogReplay, reason, scan};
 use crate::base::limits::LOST_MAX;
-use crate::base::{Codec, Encoded, ThreadId, Timestamp};
+use crate::base::{ThreadId, Timestamp};
 use crate::store::error::StoreError;
 use crate::store::options::OpenOptions;
 use crate::store::recovery::{Lost, LostKind, Recovery};
 use crate::store::side_tables::{KvChange, KvNamespace, KvRecord};
-use crate::store::sqlite::fault::{Fault, Res, corrupt};
+use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::file::paths;
 use crate::store::sqlite::file::paths::beside;
 use crate::store::sqlite::file::{backup, registry};
 use crate::store::sqlite::keys::{GivenKeys, Keys};
 use crate::store::sqlite::read::names::Names;
-use crate::store::sqlite::rows::checksums::kv_check;
-use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::side::kv;
+use crate::store::sqlite::tables::{self, Bare, TableRow};
 use crate::store::sqlite::view::ReadView;
 use crate::store::sqlite::{check, sql as engine_sql};
 use rusqlite::{Connection, Row, params};
@@ -256,24 +255,13 @@ fn entries(source: &DamagedFile, new: &Connection, keys: &Keys, report: &mut Rec
 
 /// Returns the changes that make an entry: its first put and its last, and those of its vectors and its lifetime.
 fn entry(source: &DamagedFile, keys: &Keys, row: &Row<'_>) -> Res<SoundEntry> {
-    let id: i64 = row.get(0)?;
-    let wrong = |why: &str| Fault::from(corrupt_entry(id, why));
-    let (path, key): (Option<String>, String) = (row.get(1)?, row.get(2)?);
-    let path = path.ok_or_else(|| wrong("its namespace does not exist"))?;
-    let (created, updated, expires): (i64, i64, Option<i64>) = (row.get(3)?, row.get(4)?, row.get(5)?);
-    let (check, codec, data): (i64, i64, Vec<u8>) = (row.get(6)?, row.get(7)?, row.get(8)?);
-    if kv_check(keys, &path, &key, [created, updated], expires, (codec, &data)) != check {
-        return Err(wrong("its check does not match"));
-    }
-    let namespace = KvNamespace::from_path(&path).map_err(|error| wrong(&error.to_string()))?;
-    let identity = || kv::identity(keys, &namespace, &key, [created, updated], expires, codec);
+    let path: Option<String> = row.get(tables::kv::TABLE.columns.len())?;
+    let row = tables::kv::Row::read(row, 0)?;
+    let path = path.ok_or_else(|| corrupt(row.place(), "its namespace does not exist"))?;
+    let namespace = KvNamespace::from_path(&path).map_err(|error| corrupt(row.place(), error.to_string()))?;
     let names = Names::default();
     let view = ReadView { conn: &source.conn, names: &names, keys };
-    let bytes = sealed::value((view.conn, view.keys), identity, data, &|| format!("kv {id}"))?;
-    let codec = Codec::from_tag(u8::try_from(codec).map_err(|_| wrong("its codec does not exist"))?);
-    let mut record = KvRecord::new(namespace, key, Encoded { codec, bytes }, Timestamp::from_micros(created));
-    record.updated_at = Timestamp::from_micros(updated);
-    record.expires_at = expires.map(Timestamp::from_micros);
+    let record = kv::decode(view, &row, &namespace)?;
     let put = |now: Timestamp| KvChange::Put {
         namespace: record.namespace.clone(),
         key: record.key.clone(),
@@ -282,7 +270,7 @@ fn entry(source: &DamagedFile, keys: &Keys, row: &Row<'_>) -> Res<SoundEntry> {
         expires_at: record.expires_at,
     };
     let mut entry = SoundEntry { changes: vec![put(record.created_at), put(record.updated_at)], lost: None };
-    if let Err(fault) = beside_entry(view, id, &record, &mut entry.changes) {
+    if let Err(fault) = beside_entry(view, row.id, &record, &mut entry.changes) {
         entry.lost = Some(reason(fault)?);
     }
     Ok(entry)
@@ -301,8 +289,4 @@ fn beside_entry(old: ReadView<'_>, id: i64, record: &KvRecord, changes: &mut Vec
         changes.push(KvChange::SetVectors { namespace, key, vectors });
     }
     Ok(())
-}
-
-fn corrupt_entry(id: i64, why: &str) -> StoreError {
-    StoreError::Corrupt { place: format!("kv {id}"), reason: why.into() }
 }

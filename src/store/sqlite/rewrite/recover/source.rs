@@ -7,7 +7,7 @@
 //! the place of those tables. *Absent:* indexes, triggers and views.
 
 use super::header::{self, DamagedHeader};
-use super::leaves::{Defect, FileTrees};
+use super::leaves::{Defect, FileTrees, recovered};
 use super::pages::{self, FilePages};
 use super::sql;
 use crate::store::error::StoreError;
@@ -19,6 +19,7 @@ use crate::store::sqlite::file::system::{self, Stamp};
 use crate::store::sqlite::file::wal_link::{self, LogLink};
 use crate::store::sqlite::file::{format, open, registry, schema};
 use crate::store::sqlite::sql as engine_sql;
+use crate::store::sqlite::tables::TableDescription;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::collections::HashMap;
@@ -115,13 +116,13 @@ fn readable(path: &Path, scratch: &Path, collects_all: bool, old: &OldSchema) ->
     let conn = Connection::open(scratch.join("rows.db"))?;
     trees.collect(&pages, &conn)?;
     let is_sound = |table: &str| !trees.is_damaged(table);
-    if sql::TABLES.iter().any(|(table, _)| is_sound(table)) {
+    if recovered().any(|table| is_sound(table.name)) {
         header::replace_first_page(path, &scratch.join("page.db"), &roots, &is_sound)?;
         conn.execute(sql::ATTACH, [path.to_string_lossy()])?;
     }
     conn.execute_batch(sql::READ_STRICTLY)?;
     let whole = match is_pruned(&conn) {
-        Ok(true) => Some(made_whole(&conn, path, scratch, &trees)?),
+        Ok(true) => Some(made_whole(path, scratch, &trees)?),
         // A damaged page hides the pruned ones, and their table was not collected.
         Ok(false) | Err(_) => None,
     };
@@ -146,7 +147,7 @@ fn walk(path: &Path, roots: &HashMap<String, i64>, collects_all: bool) -> Res<(F
 }
 
 /// Makes a file of the rows that were collected, with all indexes, as readers need it.
-fn made_whole(conn: &Connection, path: &Path, scratch: &Path, trees: &FileTrees) -> Res<Connection> {
+fn made_whole(path: &Path, scratch: &Path, trees: &FileTrees) -> Res<Connection> {
     let whole = Connection::open(scratch.join("whole.db"))?;
     whole.execute_batch(sql::SCRATCH_FILE)?;
     // A row of another type is noticed where it is read.
@@ -154,7 +155,7 @@ fn made_whole(conn: &Connection, path: &Path, scratch: &Path, trees: &FileTrees)
     let tables =
         statements.split("\n\n").filter(|block| !sql::NO_TABLE_OR_INDEX.iter().any(|words| block.contains(words)));
     tables.into_iter().try_for_each(|block| whole.execute_batch(block))?;
-    let is_sound = sql::TABLES.iter().any(|(table, _)| !trees.is_damaged(table));
+    let is_sound = recovered().any(|table| !trees.is_damaged(table.name));
     for (name, file) in [("collected", scratch.join("rows.db")), ("store", path.to_path_buf())] {
         if name == "store" && !is_sound {
             continue;
@@ -162,10 +163,9 @@ fn made_whole(conn: &Connection, path: &Path, scratch: &Path, trees: &FileTrees)
         whole.execute(&sql::ATTACH.replace("store", name), [file.to_string_lossy()])?;
     }
     whole.execute_batch(sql::BEGIN)?;
-    for (table, _) in &sql::TABLES {
+    for TableDescription { name: table, columns, .. } in recovered() {
         let from = if trees.is_damaged(table) { "collected" } else { "store" };
-        let statement = conn.prepare(&sql::COLUMNS.replace("{table}", table))?;
-        let columns = statement.column_names().collect::<Vec<_>>().join(", ");
+        let columns = columns.iter().map(|column| column.name).collect::<Vec<_>>().join(", ");
         let copy = sql::COPY.replace("{table}", table).replace("{columns}", &columns).replace("{from}", from);
         whole.execute(&copy, [])?;
     }

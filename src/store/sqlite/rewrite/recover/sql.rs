@@ -1,68 +1,10 @@
 //! The statements of a recovery.
 
+use crate::store::sqlite::sql::kv;
+use crate::store::sqlite::tables::text::text;
+
 /// The words of statements that make neither a table nor an index.
 pub(super) const NO_TABLE_OR_INDEX: [&str; 2] = ["TRIGGER", "CREATE VIEW"];
-/// The tables of a damaged file as a recovery reads them: their columns, in their order. The schema of the file
-/// itself may be damaged.
-pub(super) const TABLES: [(&str, &str); 19] = [
-    ("name", "CREATE TABLE name (id INTEGER PRIMARY KEY, kind, text, xxh3)"),
-    ("thread", "CREATE TABLE thread (id INTEGER PRIMARY KEY, public_id, created_at, xxh3)"),
-    ("namespace", "CREATE TABLE namespace (id INTEGER PRIMARY KEY, thread, path, xxh3)"),
-    (
-        "branch",
-        "CREATE TABLE branch (id INTEGER PRIMARY KEY, namespace, parent, upto, depth, fork_thread, fork_checkpoint, \
-         xxh3)",
-    ),
-    (
-        "checkpoint",
-        "CREATE TABLE checkpoint (seq INTEGER PRIMARY KEY, namespace, id, parent, branch, ordinal, step, source, \
-         created_at, run, metadata, parents, tasks, sum, xxh3)",
-    ),
-    (
-        "version",
-        "CREATE TABLE version (branch, ordinal, key, version, kind, task, value, xxh3, \
-         PRIMARY KEY (branch, ordinal, key)) WITHOUT ROWID",
-    ),
-    (
-        "payload",
-        "CREATE TABLE payload (id INTEGER PRIMARY KEY, form, xxh3, data, item_id, kind, text, name, tool_calls, \
-         input_tokens, output_tokens)",
-    ),
-    ("blob", "CREATE TABLE blob (id INTEGER PRIMARY KEY, hash, data)"),
-    (
-        "item",
-        "CREATE TABLE item (branch, channel, slot, ordinal, op, task, value, xxh3, \
-         PRIMARY KEY (branch, channel, slot, ordinal DESC)) WITHOUT ROWID",
-    ),
-    (
-        "write",
-        "CREATE TABLE write (checkpoint, task, idx, part, channel, value, child, path, sum, mark, \
-         PRIMARY KEY (checkpoint, task, idx, part)) WITHOUT ROWID",
-    ),
-    (
-        "timer",
-        "CREATE TABLE timer (namespace, task, checkpoint, wake_at, xxh3, PRIMARY KEY (namespace, task)) WITHOUT ROWID",
-    ),
-    ("operation", "CREATE TABLE operation (id INTEGER PRIMARY KEY, kind, seq, at, actor, target, changes, xxh3)"),
-    (
-        "operation_change",
-        "CREATE TABLE operation_change (namespace, kind, key, operation, newest, before, after, xxh3, \
-         PRIMARY KEY (namespace, kind, key, operation)) WITHOUT ROWID",
-    ),
-    ("kv_namespace", "CREATE TABLE kv_namespace (id INTEGER PRIMARY KEY, path)"),
-    (
-        "kv",
-        "CREATE TABLE kv (id INTEGER PRIMARY KEY, namespace, key, created_at, updated_at, expires_at, xxh3, codec, data)",
-    ),
-    (
-        "kv_vector",
-        "CREATE TABLE kv_vector (entry, position, field, dims, data, xxh3, PRIMARY KEY (entry, position)) WITHOUT ROWID",
-    ),
-    ("kv_lifetime", "CREATE TABLE kv_lifetime (entry INTEGER PRIMARY KEY, lifetime, xxh3)"),
-    ("store_key", "CREATE TABLE store_key (id INTEGER PRIMARY KEY, cipher, caller, file, sealed)"),
-    ("tombstone", "CREATE TABLE tombstone (thread INTEGER PRIMARY KEY, state)"),
-];
-
 /// Adds a row to those of a damaged table, unless one with its key was found before.
 pub(super) const COLLECT: &str = "INSERT OR IGNORE INTO {table} VALUES ({places})";
 pub(super) const BEGIN: &str = "BEGIN";
@@ -71,7 +13,6 @@ pub(super) const COMMIT: &str = "COMMIT";
 pub(super) const ATTACH: &str = "ATTACH DATABASE ?1 AS store";
 /// Copies the rows of a table to a file that has all of its columns.
 pub(super) const COPY: &str = "INSERT OR IGNORE INTO main.{table} ({columns}) SELECT {columns} FROM {from}.{table}";
-pub(super) const COLUMNS: &str = "SELECT * FROM {table} LIMIT 0";
 /// True if a tree that SQLite reads is as it must be.
 pub(super) const QUICK_CHECK: &str = "PRAGMA quick_check(1)";
 pub(super) const LAST_SEQ: &str = "SELECT max(seq) FROM checkpoint";
@@ -90,8 +31,8 @@ pub(super) const SCRATCH_FILE: &str =
 pub(super) const READ_STRICTLY: &str = "PRAGMA query_only = ON; PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0;";
 
 pub(super) const THREADS_FROM: &str = "SELECT id, public_id FROM thread WHERE id >= ?1 ORDER BY id LIMIT ?2";
-pub(super) const ENTRIES_FROM: &str = "SELECT k.id, n.path, k.key, k.created_at, k.updated_at, k.expires_at, k.xxh3, \
-     k.codec, k.data FROM kv k LEFT JOIN kv_namespace n ON n.id = k.namespace WHERE k.id >= ?1 ORDER BY k.id LIMIT ?2";
+pub(super) const ENTRIES_FROM: &str =
+    text!(kv!(), "FROM kv k LEFT JOIN kv_namespace n ON n.id = k.namespace WHERE k.id >= ?1 ORDER BY k.id LIMIT ?2");
 /// Returns 1 if a thread is in the new store.
 pub(super) const HAS_THREAD: &str = "SELECT EXISTS (SELECT 1 FROM thread WHERE public_id = ?1)";
 /// The checkpoints whose versions are there and whose rows are not. The version with the greatest key of a checkpoint

@@ -17,7 +17,7 @@ use crate::store::sqlite::check::since;
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::read::names::Names;
-use crate::store::sqlite::rows::checkpoint::{checkpoint_row, column};
+use crate::store::sqlite::rows::checkpoint::checkpoint_row;
 use crate::store::sqlite::rows::source::is_pruned_column;
 use crate::store::sqlite::sql as engine_sql;
 use crate::store::sqlite::view::ReadView;
@@ -50,9 +50,7 @@ impl<'c> KeptRows<'c> {
             return Ok(false);
         }
         let Some(view) = self.view() else { return Ok(false) };
-        let source = checkpoint_row(view.conn, engine_sql::RECORD_BY_SEQ, [old.seq], |_, row| {
-            Ok(row.get::<_, i64>(column::SOURCE)?)
-        })?;
+        let source = checkpoint_row(view.conn, engine_sql::RECORD_BY_SEQ, [old.seq], |row| Ok(row.source))?;
         let is_pruned = source == Some(old.source);
         if is_pruned {
             self.pruned.insert(old.seq);

@@ -7,10 +7,10 @@ use super::rows::OldRows;
 use super::sql;
 use crate::base::{CheckpointId, Timestamp};
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationTarget, OperationValue};
-use crate::store::sqlite::commit::operation::{COLUMNS, ChangeSide, field_of, is_sealed, kind_of, open_fact};
+use crate::store::sqlite::commit::operation::{ChangeSide, field_of, is_sealed, kind_of, open_fact};
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::read::head;
+use crate::store::sqlite::tables::{KeyChecked, operation, operation_change};
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row};
 use std::collections::BTreeMap;
@@ -44,28 +44,31 @@ pub(super) fn read(conn: &Connection, keys: &Keys) -> Res<FoundOperations> {
     let (mut found, mut lost) = (Vec::new(), Vec::new());
     let mut changes: BTreeMap<i64, Vec<OldChange>> = BTreeMap::new();
     let read = each(conn, sql::OPERATION_CHANGES, "operation_change", &mut lost, &mut |row| {
-        head::verify_change(keys, row)?;
+        let row = operation_change::Row::verified(keys, row)?;
         let change = OldChange {
-            namespace: row.get(0)?,
-            kind: row.get(1)?,
-            key: row.get(2)?,
-            before: row.get(5)?,
-            after: row.get(6)?,
+            namespace: row.namespace,
+            kind: row.kind,
+            key: row.key.to_owned(),
+            before: owned(row.before)?,
+            after: owned(row.after)?,
         };
-        changes.entry(row.get(3)?).or_default().push(change);
+        changes.entry(row.operation).or_default().push(change);
         Ok(())
     });
     ended(read, "operation_change", &mut lost)?;
     let read = each(conn, sql::OPERATIONS, "operation", &mut lost, &mut |row| {
-        head::verify(keys, "operation", COLUMNS, row)?;
-        let id = row.get(0)?;
+        let operation::Row { id, kind, seq, at, actor, target, .. } = operation::Row::verified(keys, row)?;
         let changes = changes.remove(&id).unwrap_or_default();
-        let (kind, seq, at, actor, target) = (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?);
+        let (actor, target) = (actor.map(str::to_owned), owned(target)?);
         found.push(OldOperation { id, seq, kind, at, actor, target, changes });
         Ok(())
     });
     ended(read, "operation", &mut lost)?;
     Ok((found, lost))
+}
+
+fn owned(column: ValueRef<'_>) -> Res<Value> {
+    column.try_into().map_err(|_| corrupt("operation", "a text is not UTF-8"))
 }
 
 /// Visits the rows of a query, and notes those that cannot be decoded.

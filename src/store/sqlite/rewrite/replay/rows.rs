@@ -17,10 +17,10 @@ use crate::store::sqlite::read::blobs;
 use crate::store::sqlite::rows::checkpoint::task_records;
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::unpack_tasks;
-use crate::store::sqlite::rows::payload::{Room, decode};
+use crate::store::sqlite::rows::payload::{Room, decode, form_column};
 use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::rows::version::{of_kind_column, version_of_column};
-use crate::store::sqlite::sql as engine_sql;
+use crate::store::sqlite::tables::{TableRow, payload};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::cell::RefCell;
@@ -336,11 +336,11 @@ impl<'c> OldRows<'c> {
 
     /// Returns a payload whose check matches.
     pub(super) fn verified_payload(&self, id: i64) -> Res<Payload> {
-        let mut statement = self.conn.prepare_cached(engine_sql::PAYLOAD_BY_ID)?;
+        let mut statement = self.conn.prepare_cached(payload::Row::BY_KEY)?;
         let mut rows = statement.query([id])?;
         let Some(row) = rows.next()? else { return Err(corrupt(format!("payload {id}"), "it does not exist")) };
         let mut room = Room::of(&self.keys, blobs::read);
-        Ok(decode(self.conn, row, 0, id, row.get(0)?, &mut room)?.to_payload())
+        Ok(decode(self.conn, row, 0, id, form_column(row, 0)?, &mut room)?.to_payload())
     }
 
     fn payload(&self, id: i64) -> Res<Payload> {

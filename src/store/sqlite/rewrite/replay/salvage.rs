@@ -15,11 +15,12 @@ use crate::base::{CheckpointId, IdSource, Namespace, ThreadId, Timestamp};
 use crate::store::batch::{Batch, Change, ChangeValue, Data, ItemChange, ItemOp, NewCheckpoint, Parent, Payload};
 use crate::store::record::{CheckpointRef, Source};
 use crate::store::sqlite::fault::Res;
-use crate::store::sqlite::rows::item::{DELETE, DELETE_RANGE, PUT, item_check, range_position};
+use crate::store::sqlite::rows::item::{DELETE, DELETE_RANGE, PUT, range_position};
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::unpack_ranges;
 use crate::store::sqlite::rows::source::is_pruned_column;
 use crate::store::sqlite::rows::version::{EMPTY, VALUE, VersionRow, versions_check};
+use crate::store::sqlite::tables::{Bare, KeyChecked, StoredColumn, item, version};
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -203,33 +204,29 @@ impl LogReplay<'_> {
         let mut statement = self.rows.conn.prepare_cached(sql::ITEMS_OF_BRANCH)?;
         let mut rows = statement.query([branch])?;
         while let Ok(Some(row)) = rows.next() {
-            let item = || -> rusqlite::Result<(i64, LooseItem)> {
-                let (ordinal, channel, position, op): (i64, i64, i64, i64) =
-                    (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-                let value = row.get_ref(5)?;
-                let check = item_check(&self.rows.keys, branch, channel, position, ordinal, op, row.get(4)?, value);
-                let is_sound = row.get_ref(6)? == ValueRef::Integer(check);
-                Ok((ordinal, LooseItem { channel, position, op, value: row.get(5)?, is_sound }))
-            };
-            match item() {
-                Ok((ordinal, item)) if !done.contains(&ordinal) => loose.entry(ordinal).or_default().items.push(item),
-                // A row that damage moved there.
-                Ok((_, LooseItem { value: Value::Integer(payload), is_sound: false, .. })) => {
-                    salvage.loose.insert(payload);
+            let Ok((row, is_sound)) = item::Row::compared(&self.rows.keys, row) else { continue };
+            let item::Row { channel, slot: position, ordinal, op, value: StoredColumn(value), .. } = row;
+            match value {
+                _ if !done.contains(&ordinal) => {
+                    let Ok(value) = value.try_into() else { continue };
+                    let item = LooseItem { channel, position, op, value, is_sound };
+                    loose.entry(ordinal).or_default().items.push(item);
                 }
+                // A row that damage moved there.
+                ValueRef::Integer(payload) if !is_sound => _ = salvage.loose.insert(payload),
                 _ => {}
             }
         }
         let mut statement = self.rows.conn.prepare_cached(sql::VERSIONS_OF_BRANCH)?;
         let mut rows = statement.query([branch])?;
         while let Ok(Some(row)) = rows.next() {
-            let Ok(ordinal) = row.get::<_, i64>(0) else { continue };
-            if !done.contains(&ordinal)
-                && let Ok(version) = VersionRow::read(branch, row, 0)
+            let Ok(row) = version::Row::read(row, 0) else { continue };
+            if !done.contains(&row.ordinal)
+                && let (Ok(version), Ok(value)) = (VersionRow::of(&row), row.value.0.try_into())
             {
-                let of = loose.entry(ordinal).or_default();
-                of.versions.push((version, row.get(5)?));
-                of.check = row.get(6).unwrap_or(None);
+                let of = loose.entry(row.ordinal).or_default();
+                of.versions.push((version, value));
+                of.check = row.xxh3;
             }
         }
         Ok(loose)

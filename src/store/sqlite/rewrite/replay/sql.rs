@@ -1,5 +1,8 @@
 //! The statements by which rows are read to be written anew.
 
+use crate::store::sqlite::tables::text::text;
+use crate::store::sqlite::tables::{TableRow, item, operation, operation_change, version};
+
 /// The rows of lists in the order of the checkpoints, in a temporary file.
 pub(super) const ITEMS_TABLE: &str = "PRAGMA temp_store = FILE; PRAGMA journal_mode = OFF; CREATE TABLE item \
      (branch INTEGER, ordinal INTEGER, channel INTEGER, slot INTEGER, op INTEGER, task INTEGER, value, \
@@ -28,10 +31,8 @@ pub(super) const WRITES: &str = "SELECT task, idx, part, channel, value, child, 
 pub(super) const TIMERS: &str = "SELECT task, checkpoint, wake_at, xxh3 FROM timer WHERE namespace = ?1";
 /// True if the new file has a timer of a task with a check.
 pub(super) const TIMER_VERIFIES: &str = "SELECT EXISTS (SELECT 1 FROM timer WHERE task = ?1 AND xxh3 = ?2)";
-pub(super) const OPERATIONS: &str =
-    "SELECT id, kind, seq, at, actor, target, changes, xxh3 FROM operation ORDER BY seq, id";
-pub(super) const OPERATION_CHANGES: &str =
-    "SELECT namespace, kind, key, operation, newest, before, after, xxh3 FROM operation_change";
+pub(super) const OPERATIONS: &str = text!(operation::Row::SELECT, "ORDER BY seq, id");
+pub(super) const OPERATION_CHANGES: &str = operation_change::Row::SELECT;
 
 /// The checksum of the checkpoint that was stored last.
 pub(super) const LAST_CHECKSUM: &str = "SELECT sum FROM checkpoint ORDER BY seq DESC LIMIT 1";
@@ -57,10 +58,8 @@ pub(super) const HAS_PLACE: &str = "SELECT EXISTS (SELECT 1 FROM place WHERE seq
 pub(super) const BRANCHES: &str = "SELECT branch FROM item UNION SELECT branch FROM version ORDER BY 1";
 pub(super) const BRANCH_ROWS: &str = "SELECT id, namespace, parent, upto FROM branch";
 pub(super) const CHECKPOINT_PLACES: &str = "SELECT branch, ordinal, namespace, created_at, source FROM checkpoint";
-pub(super) const ITEMS_OF_BRANCH: &str =
-    "SELECT ordinal, channel, slot, op, task, value, xxh3 FROM item WHERE branch = ?1 ORDER BY ordinal, channel, slot";
-pub(super) const VERSIONS_OF_BRANCH: &str =
-    "SELECT ordinal, key, version, kind, task, value, xxh3 FROM version WHERE branch = ?1 ORDER BY ordinal, key";
+pub(super) const ITEMS_OF_BRANCH: &str = text!(item::Row::SELECT, "WHERE branch = ?1 ORDER BY ordinal, channel, slot");
+pub(super) const VERSIONS_OF_BRANCH: &str = text!(version::Row::SELECT, "WHERE branch = ?1 ORDER BY ordinal, key");
 pub(super) const IS_OF_DELETED: &str =
     "SELECT EXISTS (SELECT 1 FROM tombstone t JOIN namespace n ON n.thread = t.thread WHERE n.id = ?1)";
 /// True if rows of deleted threads are still stored.

@@ -10,6 +10,7 @@ use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::{Identity, Keys};
 use crate::store::sqlite::rows::checksums::cache_check;
 use crate::store::sqlite::rows::sealed;
+use crate::store::sqlite::tables::{Bare, cache};
 use crate::store::sqlite::view::ReadView;
 use rusqlite::{Connection, Row, params};
 use std::borrow::Cow;
@@ -83,21 +84,15 @@ fn pack(labels: &[String]) -> Vec<u8> {
     out
 }
 
-/// Decodes and verifies an entry; its columns are those of `sql::cache!`.
+/// Decodes and verifies an entry.
 fn decode(view: ReadView<'_>, row: &Row<'_>) -> Res<Encoded> {
-    let (namespace, key): (Vec<u8>, String) = (row.get(0)?, row.get(1)?);
-    let (expires_at, check, codec): (Option<i64>, i64, i64) = (row.get(2)?, row.get(3)?, row.get(4)?);
-    let data: Vec<u8> = row.get(5)?;
+    let cache::Row { namespace, key, expires_at, xxh3, codec, data, .. } = cache::Row::read(row, 0)?;
     let place = || format!("cache {key:?}");
-    if cache_check(view.keys, &namespace, &key, expires_at, (codec, &data)) != check {
+    if cache_check(view.keys, namespace, key, expires_at, (codec, data)) != xxh3 {
         return Err(corrupt(place(), "its checksum does not match"));
     }
-    let data = sealed::value(
-        (view.conn, view.keys),
-        || identity(view.keys, &namespace, &key, expires_at, codec),
-        data,
-        &place,
-    )?;
+    let identity = || identity(view.keys, namespace, key, expires_at, codec);
+    let data = sealed::value((view.conn, view.keys), identity, data.to_vec(), &place)?;
     let tag = u8::try_from(codec).map_err(|_| corrupt(place(), format!("codec {codec} does not exist")))?;
     Ok(Encoded { codec: Codec::from_tag(tag), bytes: data })
 }

@@ -1,5 +1,8 @@
 //! The SQL of the cache.
 
+use crate::store::sqlite::tables::text::text;
+use crate::store::sqlite::tables::{TableRow, cache};
+
 pub(super) const CACHE_PUT: &str = "INSERT INTO cache (namespace, key, expires_at, xxh3, codec, data) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (namespace, key) DO UPDATE \
      SET expires_at = excluded.expires_at, xxh3 = excluded.xxh3, codec = excluded.codec, data = excluded.data";
@@ -8,13 +11,6 @@ pub(super) const CACHE_CLEAR_UNDER: &str = "DELETE FROM cache WHERE namespace >=
 pub(super) const CACHE_CLEAR_NAMESPACE: &str = "DELETE FROM cache WHERE namespace = ?1";
 pub(super) const CACHE_EXPIRED: &str = "DELETE FROM cache WHERE id IN (SELECT id FROM cache \
      WHERE expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2)";
-/// The columns of an entry, in the order in which they are decoded.
-macro_rules! cache {
-    () => {
-        "SELECT namespace, key, expires_at, xxh3, codec, data "
-    };
-}
 pub(super) const CACHED: &str =
-    concat!(cache!(), "FROM cache WHERE namespace = ?2 AND key = ?3 AND (expires_at IS NULL OR expires_at > ?1)");
-/// All entries, with their ids.
-pub(crate) const CHECK_CACHE: &str = concat!(cache!(), ", id FROM cache ORDER BY id");
+    text!(cache::Row::SELECT, "WHERE namespace = ?2 AND key = ?3 AND (expires_at IS NULL OR expires_at > ?1)");
+pub(crate) const CHECK_CACHE: &str = text!(cache::Row::SELECT, "ORDER BY id");

@@ -15,11 +15,15 @@ use crate::store::sqlite::read::names::Names;
 use crate::store::sqlite::rows::checksums::kv_check;
 use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::sql as engine_sql;
+use crate::store::sqlite::tables::{Bare, TableRow, kv};
 use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::view::ReadView;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::borrow::Cow;
 use std::time::Duration;
+
+/// The column behind those of an entry.
+const PATH: usize = kv::TABLE.columns.len();
 
 /// Makes changes in the transaction that is open.
 pub(crate) fn write(conn: &Connection, keys: &Keys, changes: &[KvChange]) -> Res<()> {
@@ -73,8 +77,8 @@ fn stored(conn: &Connection, keys: &Keys, namespace: &KvNamespace, key: &str) ->
     let mut rows = statement.query(params![namespace.path(), key])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let names = Names::default();
-    let record = decode(ReadView { conn, names: &names, keys }, row, namespace)?;
-    Ok(Some((row.get(8)?, record)))
+    let row = kv::Row::read(row, 0)?;
+    Ok(Some((row.id, decode(ReadView { conn, names: &names, keys }, &row, namespace)?)))
 }
 
 /// Begins the lifetime of an entry anew, if it has one. Its check, and its sealed value, cover the new expiry.
@@ -153,7 +157,7 @@ pub(crate) fn identity(
 
 fn remove(conn: &Connection, id: i64, namespace: i64) -> Res<()> {
     vectors::remove(conn, id)?;
-    conn.prepare_cached(engine_sql::KV_DELETE)?.execute([id])?;
+    conn.prepare_cached(kv::Row::DELETE)?.execute([id])?;
     conn.prepare_cached(engine_sql::KV_NAMESPACE_DELETE)?.execute([namespace])?;
     Ok(())
 }
@@ -188,7 +192,7 @@ pub(crate) fn entry(view: ReadView<'_>, namespace: &KvNamespace, key: &str, now:
         }
         return Ok(None);
     };
-    let record = decode(view, row, namespace)?;
+    let record = decode(view, &kv::Row::read(row, 0)?, namespace)?;
     Ok(is_valid(&record, now).then_some(record))
 }
 
@@ -227,11 +231,12 @@ pub(crate) fn indexed(
     for StoredNamespace { id, namespace, .. } in numbered(view, under)? {
         let mut rows = statement.query([id])?;
         while let Some(row) = rows.next()? {
-            let record = decode(view, row, &namespace)?;
+            let row = kv::Row::read(row, 0)?;
+            let record = decode(view, &row, &namespace)?;
             if !is_valid(&record, now) {
                 continue;
             }
-            let vectors = vectors::read(view, EntryOwner::of(row.get(8)?, &record))?;
+            let vectors = vectors::read(view, EntryOwner::of(row.id, &record))?;
             if !visit(&record, &vectors)? {
                 return Ok(());
             }
@@ -294,12 +299,12 @@ impl StoredNamespace {
         let (mut count, mut last) = (0, None);
         while let Some(row) = rows.next()? {
             // An index can give a row twice, in the place of another one.
-            let id: Option<i64> = row.get(8)?;
-            if last >= id {
+            let row = kv::Row::read(row, 0)?;
+            if last >= Some(row.id) {
                 return Err(wrong());
             }
-            (count, last) = (count + 1, id);
-            if !visit(&decode(view, row, &self.namespace)?)? {
+            (count, last) = (count + 1, Some(row.id));
+            if !visit(&decode(view, &row, &self.namespace)?)? {
                 return Ok(false);
             }
         }
@@ -342,22 +347,19 @@ fn parse(path: &str) -> Option<KvNamespace> {
     KvNamespace::from_path(path).ok()
 }
 
-/// Decodes and verifies an entry; its columns are those of `engine_sql::kv!`.
-fn decode(view: ReadView<'_>, row: &Row<'_>, namespace: &KvNamespace) -> Res<KvRecord> {
-    let key: String = row.get(0)?;
-    let (created_at, updated_at, expires_at): (i64, i64, Option<i64>) = (row.get(1)?, row.get(2)?, row.get(3)?);
-    let (check, codec): (i64, i64) = (row.get(4)?, row.get(5)?);
-    let data: Vec<u8> = row.get(6)?;
+/// Decodes and verifies an entry.
+pub(crate) fn decode(view: ReadView<'_>, row: &kv::Row<'_>, namespace: &KvNamespace) -> Res<KvRecord> {
+    let &kv::Row { key, created_at, updated_at, expires_at, xxh3, codec, data, .. } = row;
     let place = || format!("kv {namespace:?} {key:?}");
-    if kv_check(view.keys, namespace.path(), &key, [created_at, updated_at], expires_at, (codec, &data)) != check {
+    if kv_check(view.keys, namespace.path(), key, [created_at, updated_at], expires_at, (codec, data)) != xxh3 {
         return Err(corrupt(place(), "its checksum does not match"));
     }
-    let identity = || identity(view.keys, namespace, &key, [created_at, updated_at], expires_at, codec);
-    let data = sealed::value((view.conn, view.keys), identity, data, &place)?;
+    let identity = || identity(view.keys, namespace, key, [created_at, updated_at], expires_at, codec);
+    let data = sealed::value((view.conn, view.keys), identity, data.to_vec(), &place)?;
     let tag = u8::try_from(codec).map_err(|_| corrupt(place(), format!("codec {codec} does not exist")))?;
     Ok(KvRecord {
         namespace: namespace.clone(),
-        key,
+        key: key.to_owned(),
         value: Encoded { codec: Codec::from_tag(tag), bytes: data },
         created_at: Timestamp::from_micros(created_at),
         updated_at: Timestamp::from_micros(updated_at),
@@ -367,11 +369,11 @@ fn decode(view: ReadView<'_>, row: &Row<'_>, namespace: &KvNamespace) -> Res<KvR
 
 /// Verifies a row of `engine_sql::CHECK_KV`.
 pub(crate) fn check(view: ReadView<'_>, row: &Row<'_>) -> Res<()> {
-    let (path, id): (Option<String>, i64) = (row.get(7)?, row.get(8)?);
     // Without a namespace it is among the rows that belong to nothing.
-    let Some(path) = path else { return Ok(()) };
-    let namespace = parse(&path).ok_or_else(|| corrupt(format!("kv {id}"), "the path of its namespace is none"))?;
-    decode(view, row, &namespace).map(|_| ())
+    let Some(path) = row.get::<_, Option<String>>(PATH)? else { return Ok(()) };
+    let row = kv::Row::read(row, 0)?;
+    let namespace = parse(&path).ok_or_else(|| corrupt(row.place(), "the path of its namespace is none"))?;
+    decode(view, &row, &namespace).map(|_| ())
 }
 
 /// The entries whose vectors and lifetime [`check_beside_entry`] verifies.
@@ -379,10 +381,10 @@ pub(crate) const CHECK_BESIDE_ENTRY: &str = kv_sql::CHECK_BESIDE_ENTRY;
 
 /// Verifies the vectors and the lifetime of an entry, a row of [`CHECK_BESIDE_ENTRY`].
 pub(crate) fn check_beside_entry(view: ReadView<'_>, row: &Row<'_>) -> Res<()> {
-    let (path, id): (String, i64) = (row.get(7)?, row.get(8)?);
+    let (path, row) = (row.get::<_, String>(PATH)?, kv::Row::read(row, 0)?);
     // A path or an entry that is damaged is found where entries are verified.
-    let Some(Ok(record)) = parse(&path).map(|namespace| decode(view, row, &namespace)) else { return Ok(()) };
-    let owner = EntryOwner::of(id, &record);
+    let Some(Ok(record)) = parse(&path).map(|namespace| decode(view, &row, &namespace)) else { return Ok(()) };
+    let owner = EntryOwner::of(row.id, &record);
     vectors::read(view, owner)?;
     vectors::lifetime(view.conn, view.keys, owner).map(|_| ())
 }

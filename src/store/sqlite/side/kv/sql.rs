@@ -1,40 +1,32 @@
 //! The statements of the vectors and lifetimes of the key-value memory, and of its expiry.
 
-/// The columns of an entry, in the order in which they are decoded.
-macro_rules! entry {
-    () => {
-        "SELECT k.key, k.created_at, k.updated_at, k.expires_at, k.xxh3, k.codec, k.data, n.path "
-    };
-}
+use crate::store::sqlite::sql as engine_sql;
+use crate::store::sqlite::sql::kv;
+use crate::store::sqlite::tables::text::text;
+use crate::store::sqlite::tables::{TableRow, kv_vector};
+
 /// An entry, expired or not.
-pub(super) const ENTRY: &str =
-    concat!(entry!(), ", k.id FROM kv_namespace n JOIN kv k ON k.namespace = n.id WHERE n.path = ?1 AND k.key = ?2");
+pub(super) const ENTRY: &str = engine_sql::KV_ENTRY;
 pub(super) const PROLONG: &str = "UPDATE kv SET expires_at = ?2, xxh3 = ?3, data = ?4 WHERE id = ?1";
 pub(super) const EXPIRED: &str = "SELECT k.id, n.path, k.key FROM kv k LEFT JOIN kv_namespace n ON n.id = k.namespace \
      WHERE k.expires_at IS NOT NULL AND k.expires_at <= ?1 ORDER BY k.expires_at LIMIT ?2";
 
 pub(super) const VECTORS_DELETE: &str = "DELETE FROM kv_vector WHERE entry = ?1";
-pub(super) const VECTOR_INSERT: &str = "INSERT INTO kv_vector (entry, position, field, dims, data, xxh3) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-/// The vectors of an entry, in the order in which they are decoded.
-pub(super) const VECTORS: &str =
-    "SELECT position, field, dims, data, xxh3 FROM kv_vector WHERE entry = ?1 ORDER BY position";
+pub(super) const VECTORS: &str = text!(kv_vector::Row::SELECT, "WHERE entry = ?1 ORDER BY position");
 /// The entries of a namespace that have vectors.
-pub(super) const INDEXED: &str = concat!(
-    entry!(),
-    ", k.id FROM kv k JOIN kv_namespace n ON n.id = k.namespace WHERE k.namespace = ?1 \
+pub(super) const INDEXED: &str = text!(
+    kv!(),
+    "FROM kv k JOIN kv_namespace n ON n.id = k.namespace WHERE k.namespace = ?1 \
      AND EXISTS (SELECT 1 FROM kv_vector v WHERE v.entry = k.id) ORDER BY k.id"
 );
 /// Returns 1 if an entry has vectors.
 pub(super) const HAS_VECTORS: &str = "SELECT EXISTS (SELECT 1 FROM kv_vector)";
 /// The entries that have vectors or a lifetime.
-pub(super) const CHECK_BESIDE_ENTRY: &str = concat!(
-    entry!(),
-    ", k.id FROM kv k JOIN kv_namespace n ON n.id = k.namespace \
+pub(super) const CHECK_BESIDE_ENTRY: &str = text!(
+    kv!(),
+    "FROM kv k JOIN kv_namespace n ON n.id = k.namespace \
      WHERE k.id IN (SELECT entry FROM kv_vector UNION SELECT entry FROM kv_lifetime) ORDER BY k.id"
 );
 
-pub(super) const LIFETIME_DELETE: &str = "DELETE FROM kv_lifetime WHERE entry = ?1";
 pub(super) const LIFETIME_SET: &str = "INSERT INTO kv_lifetime (entry, lifetime, xxh3) VALUES (?1, ?2, ?3) \
      ON CONFLICT (entry) DO UPDATE SET lifetime = excluded.lifetime, xxh3 = excluded.xxh3";
-pub(super) const LIFETIME: &str = "SELECT lifetime, xxh3 FROM kv_lifetime WHERE entry = ?1";

@@ -9,8 +9,9 @@ use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::{Identity, Keys};
 use crate::store::sqlite::rows::checksums::{KvVectorRef, kv_lifetime_check, kv_vector_check};
 use crate::store::sqlite::rows::sealed;
+use crate::store::sqlite::tables::{Bare, TableRow, kv_lifetime, kv_vector};
 use crate::store::sqlite::view::ReadView;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use std::time::Duration;
 
 /// The entry that a row belongs to, as its check covers it.
@@ -46,7 +47,7 @@ impl<'a> EntryOwner<'a> {
 /// Removes the vectors and the lifetime of an entry.
 pub(super) fn remove(conn: &Connection, entry: i64) -> Res<()> {
     conn.prepare_cached(sql::VECTORS_DELETE)?.execute([entry])?;
-    conn.prepare_cached(sql::LIFETIME_DELETE)?.execute([entry])?;
+    conn.prepare_cached(kv_lifetime::Row::DELETE)?.execute([entry])?;
     Ok(())
 }
 
@@ -58,9 +59,8 @@ pub(super) fn store(conn: &Connection, keys: &Keys, owner: EntryOwner<'_>, vecto
         let (field, dims) = (&*vector.field, vector.values.len() as i64);
         let clear = KvVectorRef { position, field, dims, data: &bytes };
         let data = sealed::value_column(keys, || owner.identity(keys, vectors.len(), &clear), &bytes)?;
-        let check = owner.check(keys, vectors.len(), &KvVectorRef { data: &data, ..clear });
-        let row = params![owner.id, position, field, dims, data, check];
-        conn.prepare_cached(sql::VECTOR_INSERT)?.execute(row)?;
+        let xxh3 = owner.check(keys, vectors.len(), &KvVectorRef { data: &data, ..clear });
+        kv_vector::Row { entry: owner.id, position, field, dims, data: &data, xxh3 }.insert(conn)?;
     }
     Ok(())
 }
@@ -71,7 +71,8 @@ pub(super) fn read(view: ReadView<'_>, owner: EntryOwner<'_>) -> Res<Vec<KvVecto
     let mut rows = statement.query([owner.id])?;
     let mut found: Vec<(i64, String, i64, Vec<u8>, i64)> = Vec::new();
     while let Some(row) = rows.next()? {
-        found.push((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?));
+        let kv_vector::Row { position, field, dims, data, xxh3, .. } = kv_vector::Row::read(row, 0)?;
+        found.push((position, field.to_owned(), dims, data.to_vec(), xxh3));
     }
     let count = found.len();
     let mut vectors = Vec::with_capacity(count);
@@ -106,10 +107,11 @@ pub(super) fn store_lifetime(conn: &Connection, keys: &Keys, owner: EntryOwner<'
 
 /// Reads and verifies the lifetime of an entry.
 pub(super) fn lifetime(conn: &Connection, keys: &Keys, owner: EntryOwner<'_>) -> Res<Option<Duration>> {
-    let mut statement = conn.prepare_cached(sql::LIFETIME)?;
-    let row: Option<(i64, i64)> = statement.query_row([owner.id], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-    let Some((lifetime, check)) = row else { return Ok(None) };
-    if kv_lifetime_check(keys, owner.path, owner.key, lifetime) != check {
+    let mut statement = conn.prepare_cached(kv_lifetime::Row::BY_KEY)?;
+    let mut rows = statement.query([owner.id])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let kv_lifetime::Row { lifetime, xxh3, .. } = kv_lifetime::Row::read(row, 0)?;
+    if kv_lifetime_check(keys, owner.path, owner.key, lifetime) != xxh3 {
         return Err(corrupt(owner.place("kv_lifetime"), "its check does not match"));
     }
     Ok(Some(Duration::from_micros(u64::try_from(lifetime).unwrap_or(0))))

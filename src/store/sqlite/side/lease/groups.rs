@@ -10,7 +10,8 @@ use crate::base::internal::hash::{check64, keyed_checksum};
 use crate::store::lease::{LeaseGroup, NewLease};
 use crate::store::sqlite::fault::{Fault, Res};
 use crate::store::sqlite::keys::Keys;
-use rusqlite::{Connection, params};
+use crate::store::sqlite::tables::{Bare, lease_group};
+use rusqlite::Connection;
 
 /// Compares a claim with the limits of its groups. `thread` is `None` for a thread that the batch makes.
 pub(super) fn admit(conn: &Connection, keys: &Keys, lease: &NewLease, thread: Option<i64>) -> Res<()> {
@@ -46,14 +47,10 @@ pub(super) fn leave(conn: &Connection, thread: i64) -> Res<()> {
 pub(super) fn enter(conn: &Connection, keys: &Keys, lease: &NewLease, thread: i64) -> Res<()> {
     let Some((now, groups)) = lease.entered() else { return Ok(()) };
     for group in groups {
-        let number = number(keys, group);
-        conn.prepare_cached(sql::GROUP_PUT)?.execute(params![
-            thread,
-            number,
-            group.rated_until(now).map(Timestamp::as_micros)
-        ])?;
+        let (grp, rated_until) = (number(keys, group), group.rated_until(now).map(Timestamp::as_micros));
+        lease_group::Row { thread, grp, rated_until }.put(conn)?;
         if group.rate.is_some() {
-            conn.prepare_cached(sql::GROUP_PASSED)?.execute([number, now.as_micros()])?;
+            conn.prepare_cached(sql::GROUP_PASSED)?.execute([grp, now.as_micros()])?;
         }
     }
     Ok(())

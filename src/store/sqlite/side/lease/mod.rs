@@ -18,8 +18,8 @@ use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::commit::leases::{RetainedLease, retained};
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
 use crate::store::sqlite::read::lease::read;
-use crate::store::sqlite::rows::row_check::RowCheck;
-use rusqlite::{Connection, params};
+use crate::store::sqlite::tables::{TableRow, lease};
+use rusqlite::Connection;
 
 /// Writes a batch with its lease in the open transaction. On an error the caller rolls back.
 pub(crate) fn write(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
@@ -87,15 +87,13 @@ fn put(
     let known = retained.and_then(|retained| retained.process.zip(retained.lease));
     let process = known.filter(|(_, before)| before.owner.is_of_process_of(&lease.owner)).map(|(text, _)| text);
     let process = process.unwrap_or_else(|| lease.owner.process_text().into());
-    let owner = lease.owner.id();
+    let owner = *lease.owner.id();
     let expires_at = lease.expires_at.map(Timestamp::as_micros);
-    let mut check = RowCheck::of("lease");
-    check.int(thread).int(epoch).maybe_bytes(Some(owner)).text(&process).maybe_int(expires_at).int(recoveries);
-    let row = params![thread, epoch, owner, &*process, expires_at, recoveries, check.finish_keyed(&caches.keys)];
-    let statement = if is_new { sql::LEASE_INSERT } else { sql::LEASE_UPDATE };
+    let row = lease::Row { thread, epoch, owner, process: &process, expires_at, recoveries };
+    let statement = if is_new { lease::Row::INSERT } else { sql::LEASE_UPDATE };
     caches.fresh = true;
-    if conn.prepare_cached(statement)?.execute(row)? != 1 {
-        return Err(corrupt(format!("lease {thread}"), "the row of a lease that was read is missing"));
+    if row.store(conn, statement, Some(row.row_check().finish_keyed(&caches.keys)))? != 1 {
+        return Err(corrupt(row.place(), "the row of a lease that was read is missing"));
     }
     let releases = lease.expires_at.is_none();
     if is_in_groups && (releases || is_claim) {
@@ -112,6 +110,6 @@ fn put(
 
 /// Deletes the lease of a thread that is being deleted.
 pub(crate) fn hide(conn: &Connection, thread: i64) -> Res<()> {
-    conn.prepare_cached(sql::LEASE_DELETE)?.execute([thread])?;
+    conn.prepare_cached(lease::Row::DELETE)?.execute([thread])?;
     groups::hide(conn, thread)
 }

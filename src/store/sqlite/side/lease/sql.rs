@@ -1,15 +1,11 @@
 //! The statements of the table of leases.
 
-pub(super) const LEASE_INSERT: &str = "INSERT INTO lease (thread, epoch, owner, process, expires_at, recoveries, xxh3) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 pub(super) const LEASE_UPDATE: &str = "UPDATE lease SET epoch = ?2, owner = ?3, process = ?4, expires_at = ?5, \
      recoveries = ?6, xxh3 = ?7 WHERE thread = ?1";
-pub(super) const LEASE_DELETE: &str = "DELETE FROM lease WHERE thread = ?1";
 
 /// The threads of a group, and until when the claim of each counts for its rate.
 pub(super) const GROUP_MEMBERS: &str =
     "SELECT thread, rated_until FROM lease_group INDEXED BY lease_group_members WHERE grp = ?1";
-pub(super) const GROUP_PUT: &str = "INSERT OR REPLACE INTO lease_group (thread, grp, rated_until) VALUES (?1, ?2, ?3)";
 /// Deletes the rows of leases that have left the group and whose claims do not count any more.
 pub(super) const GROUP_PASSED: &str = "DELETE FROM lease_group WHERE grp = ?1 AND max(rated_until, -rated_until) <= ?2 \
      AND (rated_until < 0 OR (SELECT l.expires_at FROM lease l WHERE l.thread = lease_group.thread) IS NULL)";

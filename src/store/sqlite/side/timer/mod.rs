@@ -15,6 +15,7 @@ use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::read::head;
 use crate::store::sqlite::rows::checksums::timer_check;
 use crate::store::sqlite::sql as log_sql;
+use crate::store::sqlite::tables::{TableRow, timer};
 use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::view::ReadView;
 use rusqlite::{Row, params};
@@ -26,7 +27,7 @@ impl Tx<'_> {
     pub(crate) fn put_timer(&mut self, timer: &NewTimer) -> Res<()> {
         let (namespace, task) = (self.namespace, timer.task.as_bytes());
         let Some(wake_at) = timer.wake_at.map(Timestamp::as_micros) else {
-            self.conn.prepare_cached(log_sql::TIMER_DELETE)?.execute(params![namespace, task])?;
+            self.conn.prepare_cached(timer::Row::DELETE)?.execute(params![namespace, task])?;
             return Ok(());
         };
         let of = self.local(&timer.checkpoint)?;

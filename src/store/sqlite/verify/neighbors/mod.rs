@@ -9,11 +9,9 @@ pub(crate) mod sql;
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId};
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
 use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::rows::item::{item_check, item_place};
-use crate::store::sqlite::rows::row_check;
 use crate::store::sqlite::sql as engine_sql;
+use crate::store::sqlite::tables::{Checked, KeyChecked, item, thread};
 
-use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Params, params};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -50,9 +48,7 @@ pub(crate) fn thread_number(conn: &Connection, thread: &ThreadId) -> Res<Option<
         of_thread(conn, thread.as_str())?;
         return Ok(None);
     };
-    let number: i64 = row.get(0)?;
-    row_check::verify("thread", row, 3, &|| format!("thread {number}"))?;
-    Ok(Some(number))
+    Ok(Some(thread::Row::verified(row)?.id))
 }
 
 /// Verifies that a thread does not have a namespace.
@@ -160,12 +156,7 @@ fn item(conn: &Connection, keys: &Keys, sql: &str, ((branch, list), position): (
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query(params![branch, list, position])?;
     let Some(row) = rows.next()? else { return Ok(()) };
-    let (branch, list, position, ordinal) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-    let check = item_check(keys, branch, list, position, ordinal, row.get(4)?, row.get(5)?, row.get_ref(6)?);
-    if row.get_ref(7)? == ValueRef::Integer(check) {
-        return Ok(());
-    }
-    Err(corrupt(item_place(branch, list, position, ordinal), "the check of the row does not match"))
+    item::Row::verified(keys, row).map(|_| ())
 }
 
 /// The place of a row of `write`: checkpoint, task, idx and part.

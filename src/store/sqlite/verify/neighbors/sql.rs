@@ -1,5 +1,8 @@
 //! The statements that read the entries of an index beside a place.
 
+use crate::store::sqlite::tables::text::text;
+use crate::store::sqlite::tables::{TableRow, item};
+
 /// The first entry of an index, in an order, that fits a condition.
 macro_rules! entry {
     ($table:literal . $id:literal, $index:literal ($columns:literal), $condition:literal, $order:literal) => {
@@ -169,12 +172,12 @@ pub(super) const TIMERS_COUNTED: &str = "SELECT t.rows > ?1 OR t.rows = (SELECT 
 /// Items with their keys.
 macro_rules! item {
     ($place:literal) => {
-        concat!("SELECT branch, channel, slot, ordinal, op, task, value, xxh3 FROM item WHERE ", $place, " LIMIT 1")
+        text!(item::Row::SELECT, "WHERE ", $place, " LIMIT 1")
     };
 }
 /// The last item before a position of a list: of the list, else of the branch, else of all. A key of which damage made
 /// a column NULL comes before all others, and a comparison of several columns at once would pass over it.
-pub(super) const ITEM_BELOW: &str = concat!(
+pub(super) const ITEM_BELOW: &str = text!(
     "SELECT * FROM (",
     item!("branch = ?1 AND channel = ?2 AND slot < ?3 ORDER BY slot DESC, ordinal"),
     ") UNION ALL SELECT * FROM (",

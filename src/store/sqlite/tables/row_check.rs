@@ -4,16 +4,26 @@
 //! *Absent:* the contents of values, which have a check of their own in `payload`.
 
 use crate::base::internal::hash::{check64, keyed_checksum};
-use crate::store::sqlite::fault::{Res, corrupt};
-use crate::store::sqlite::keys::Keys;
-use rusqlite::Row;
 use rusqlite::types::ValueRef;
+use std::sync::Arc;
 
 const NULL: u8 = 0;
 const INTEGER: u8 = 1;
 const REAL: u8 = 2;
 const TEXT: u8 = 3;
 const BLOB: u8 = 4;
+
+/// The keys of a file, of which one may be that of the checksums.
+pub(crate) trait ChecksumKey {
+    /// Returns the key of the checksums, if the file has one.
+    fn of_checksums(&self) -> Option<&[u8; 32]>;
+}
+
+impl<K: ChecksumKey> ChecksumKey for Arc<K> {
+    fn of_checksums(&self) -> Option<&[u8; 32]> {
+        K::of_checksums(self)
+    }
+}
 
 /// Bytes that most rows have with their types.
 const ROOM: usize = 256;
@@ -51,11 +61,6 @@ impl RowCheck {
         self.value(column.map_or(ValueRef::Null, |text| ValueRef::Text(text.as_bytes())))
     }
 
-    /// Adds a column that holds bytes or NULL.
-    pub(crate) fn maybe_bytes(&mut self, column: Option<&[u8]>) -> &mut Self {
-        self.value(column.map_or(ValueRef::Null, ValueRef::Blob))
-    }
-
     /// Adds a column of any type.
     pub(crate) fn value(&mut self, column: ValueRef<'_>) -> &mut Self {
         let (kind, bytes) = match column {
@@ -84,7 +89,7 @@ impl RowCheck {
     }
 
     /// Returns the check of rows that refer to values: with the key of the checksums, if the file has one.
-    pub(crate) fn finish_keyed(&self, keys: &Keys) -> i64 {
+    pub(crate) fn finish_keyed(&self, keys: &impl ChecksumKey) -> i64 {
         let Some(key) = keys.of_checksums() else { return self.finish() };
         let [a, b, c, d, ..] = keyed_checksum(key, &self.0);
         i64::from(i32::from_le_bytes([a, b, c, d]))
@@ -94,23 +99,6 @@ impl RowCheck {
 /// Returns the low half of the XXH3-64 of bytes as a signed integer.
 fn check32(bytes: &[u8]) -> i64 {
     i64::from(check64(bytes) as u32 as i32)
-}
-
-/// Verifies a row whose check follows its `columns` first columns.
-pub(crate) fn verify(table: &str, row: &Row<'_>, columns: usize, place: &dyn Fn() -> String) -> Res<()> {
-    if row.get_ref(columns)? == ValueRef::Integer(of_row(table, row, columns)?) {
-        return Ok(());
-    }
-    Err(corrupt(place(), "the check of the row does not match"))
-}
-
-/// Returns the check of the first columns of a row.
-pub(crate) fn of_row(table: &str, row: &Row<'_>, columns: usize) -> Res<i64> {
-    let mut check = RowCheck::of(table);
-    for column in 0..columns {
-        check.value(row.get_ref(column)?);
-    }
-    Ok(check.finish())
 }
 
 /// Returns the check of a payload as its row holds it: that of its fields, bound to its id.
@@ -124,6 +112,7 @@ pub(crate) fn payload_column(id: i64, fields: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::sqlite::keys::Keys;
 
     #[test]
     fn each_column_and_its_type_changes_the_check() {
@@ -139,7 +128,7 @@ mod tests {
             check(&|row| _ = row.int(1)),
             check(&|row| _ = row.value(ValueRef::Real(1.0))),
             check(&|row| _ = row.text("1")),
-            check(&|row| _ = row.maybe_bytes(Some(b"1"))),
+            check(&|row| _ = row.value(ValueRef::Blob(b"1"))),
             check(&|row| _ = row.text("1").text("")),
             check(&|row| _ = row.text("").text("1")),
             RowCheck::of("version").finish(),
