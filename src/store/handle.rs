@@ -241,7 +241,7 @@ impl Store {
         to: impl AsRef<Path>,
         options: &OpenOptions,
     ) -> Result<Recovery, StoreError> {
-        super::sqlite::recover(from.as_ref(), to.as_ref(), &options.keys)
+        super::sqlite::recover(from.as_ref(), to.as_ref(), options)
     }
 
     /// Makes the views, indexes and triggers of a store anew that another program has removed or changed, and returns

@@ -93,7 +93,7 @@ pub(crate) fn place(path: &Path, options: &OpenOptions) -> Result<FilePlace, Sto
         wal_limit_bytes: options.wal_limit_bytes,
         id: None,
         missing_wal: None,
-        keys: Arc::new(Keys::new(options.keys.clone())),
+        keys: Arc::new(Keys::new(options.clone())),
     })
 }
 

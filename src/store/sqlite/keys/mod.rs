@@ -11,6 +11,7 @@ use crate::base::internal::hash::{self, Checksum, ChecksumBuilder};
 use crate::limits::KEY_ID_BYTES_MAX;
 use crate::store::cipher::{Cipher, Key, random};
 use crate::store::error::StoreError;
+use crate::store::options::OpenOptions;
 use crate::store::sqlite::fault::{Fault, Res, corrupt, invalid};
 use crate::store::sqlite::rows::pack::{Unpack, put_uint};
 use crate::store::sqlite::sql as log_sql;
@@ -56,7 +57,8 @@ pub(crate) enum KeyChange {
 /// The keys of a file; of a plain one none.
 #[derive(Default)]
 pub(crate) struct Keys {
-    given: GivenKeys,
+    /// The options with which the file is opened.
+    pub(crate) options: OpenOptions,
     unlocked: OnceLock<Option<Unlocked>>,
 }
 
@@ -82,7 +84,7 @@ struct DataKeys {
 
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keys").field("key", &self.given.key).finish_non_exhaustive()
+        f.debug_struct("Keys").field("key", &self.options.keys.key).finish_non_exhaustive()
     }
 }
 
@@ -130,8 +132,8 @@ impl Identity {
 
 impl Keys {
     /// Takes the keys that a file is opened with.
-    pub(crate) fn new(given: GivenKeys) -> Self {
-        Self { given, unlocked: OnceLock::new() }
+    pub(crate) fn new(options: OpenOptions) -> Self {
+        Self { options, unlocked: OnceLock::new() }
     }
 
     /// Unlocks the keys of a file, once; afterwards verifies that the file still has them. An empty store gets the
@@ -140,9 +142,9 @@ impl Keys {
         if self.unlocked.get().is_some() {
             return self.verify_unchanged(conn, path);
         }
-        self.given.validate()?;
+        self.options.keys.validate()?;
         let mut rows = read_rows(conn)?;
-        if rows.is_empty() && creates && self.given.id().is_some() {
+        if rows.is_empty() && creates && self.options.keys.id().is_some() {
             rows = self.create(conn, path)?;
         }
         let unlocked = self.unlock_rows(rows, path)?;
@@ -154,7 +156,7 @@ impl Keys {
     /// Unlocks the keys of a damaged file. If its rows cannot be read, and no key was given, it counts as a plain one.
     pub(crate) fn unlock_damaged(&self, conn: &Connection, path: &Path) -> Res<()> {
         match self.unlock(conn, path, false) {
-            Err(Fault::Store(StoreError::Corrupt { .. }) | Fault::Sql(_)) if self.given.id().is_none() => Ok(()),
+            Err(Fault::Store(StoreError::Corrupt { .. }) | Fault::Sql(_)) if self.options.keys.id().is_none() => Ok(()),
             unlocked => unlocked,
         }
     }
@@ -188,7 +190,7 @@ impl Keys {
     fn unlock_rows(&self, rows: Vec<KeyRow>, path: &Path) -> Res<Option<Unlocked>> {
         let mut rows = rows.into_iter();
         let Some(first) = rows.next() else {
-            return match self.given.id() {
+            return match self.options.keys.id() {
                 None => Ok(None),
                 Some(given) => Err(StoreError::NotKeyed { path: path.into(), given: given.into() }.into()),
             };
@@ -202,15 +204,15 @@ impl Keys {
             given: given.id().to_owned(),
         };
         if first.cipher == CHECKSUMS_ALONE {
-            let given = self.given.checksum_key.as_ref().ok_or_else(required)?;
+            let given = self.options.keys.checksum_key.as_ref().ok_or_else(required)?;
             let checksums = checksum_key(given.bytes(), &file);
             if *verifier(&checksums) != first.sealed[..] {
                 return Err(wrong(given).into());
             }
             return Ok(Some(Unlocked { file, checksums, sealing: None }));
         }
-        let given = self.given.key.as_ref().ok_or_else(required)?;
-        let cipher = self.given.cipher(path)?;
+        let given = self.options.keys.key.as_ref().ok_or_else(required)?;
+        let cipher = self.options.keys.cipher(path)?;
         if cipher.name() != first.cipher {
             let reason = format!("it is encrypted with the cipher {}, not with {}", first.cipher, cipher.name());
             return Err(StoreError::Open { path: path.into(), reason, source: None }.into());
@@ -246,9 +248,9 @@ impl Keys {
         let insert = |id: i64, cipher: &str, caller: &str, sealed: &[u8]| {
             store_key::Row { id, cipher, caller, file: (id == 0).then_some(file), sealed }.insert(conn)
         };
-        match (&self.given.key, &self.given.checksum_key) {
+        match (&self.options.keys.key, &self.options.keys.checksum_key) {
             (Some(key), _) => {
-                let cipher = self.given.cipher(path)?;
+                let cipher = self.options.keys.cipher(path)?;
                 let root = new_secret()?;
                 let sealed = seal_key(&*cipher, key.bytes(), &root_identity(&file, key.id()), &root)?;
                 insert(0, cipher.name(), key.id(), &sealed)?;
@@ -363,7 +365,7 @@ impl Keys {
         let mut rows = read_rows(conn)?.into_iter();
         let first = rows.next().filter(|row| row.id == 0 && row.file == Some(unlocked.file));
         let first = first.ok_or_else(|| corrupt("store_key 0", "the row of the key does not match the format"))?;
-        let fits = match (&unlocked.sealing, &self.given.key) {
+        let fits = match (&unlocked.sealing, &self.options.keys.key) {
             (None, _) => *verifier(&unlocked.checksums) == first.sealed[..],
             (Some(sealing), Some(given)) if given.id() == first.caller => {
                 let identity = root_identity(&unlocked.file, &first.caller);

@@ -6,7 +6,6 @@ use crate::limits::KEY_ID_BYTES_MAX;
 use crate::store::StoreError;
 use crate::store::cipher::{Cipher, CipherError, Key};
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
-use crate::store::sqlite::GivenKeys;
 use crate::store::sqlite::fault::{Fault, Res};
 use crate::store::sqlite::file::schema::statements;
 use crate::store::sqlite::keys::Keys;
@@ -14,10 +13,9 @@ use crate::store::sqlite::sql;
 use crate::store::sqlite::tables::row_check::RowCheck;
 use rusqlite::params;
 use rusqlite::types::Value;
-use std::sync::Arc;
 
-fn given(key: Key) -> GivenKeys {
-    GivenKeys { key: Some(key), ..GivenKeys::default() }
+fn given(key: Key) -> OpenOptions {
+    OpenOptions::new().key(key)
 }
 
 fn place<T: std::fmt::Debug>(result: Res<T>) -> String {
@@ -116,7 +114,7 @@ fn a_fact_in_the_clear_or_sealed_is_damage_where_the_file_holds_the_other() {
         bench.store.operate(&facts).unwrap();
         assert_eq!(bench.store.fields(&t).unwrap(), [(field(), text())]);
         let conn = without_triggers(&bench.path());
-        let keys = Keys::new(options.keys.clone());
+        let keys = Keys::new(options.clone());
         keys.unlock(&conn, &bench.path(), false).unwrap();
         let other = if keys.seal_content() { Value::Text("Rome".into()) } else { Value::Blob(vec![1, 2, 3]) };
         forge_fact(&conn, &keys, other);
@@ -149,7 +147,7 @@ impl Cipher for SealsNothing {
 fn keys_that_cannot_be_made_leave_no_transaction() {
     let conn = rusqlite::Connection::open_in_memory().unwrap();
     conn.execute_batch(&statements(sql::SCHEMA)).unwrap();
-    let failing = Keys::new(GivenKeys { cipher: Some(Arc::new(SealsNothing)), ..given(key(1)) });
+    let failing = Keys::new(given(key(1)).cipher(SealsNothing));
     let refused = failing.unlock(&conn, Path::new("x.db"), true);
     assert!(matches!(refused, Err(Fault::Store(StoreError::Write { .. }))), "{refused:?}");
     assert!(conn.is_autocommit());

@@ -3,12 +3,12 @@
 use super::*;
 use crate::base::Codec;
 use crate::store::cipher::Key;
-use crate::store::sqlite::keys::{GivenKeys, Keys};
+use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::tables::row_check::RowCheck;
 
 fn keys_of(path: &Path) -> (rusqlite::Connection, Keys) {
     let conn = raw(path);
-    let keys = Keys::new(GivenKeys { key: Some(Key::new([1; 32])), ..GivenKeys::default() });
+    let keys = Keys::new(OpenOptions::new().key(Key::new([1; 32])));
     keys.unlock(&conn, path, false).unwrap_or_else(|fault| panic!("{fault:?}"));
     (conn, keys)
 }

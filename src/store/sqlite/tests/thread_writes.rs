@@ -370,7 +370,7 @@ fn sealed() -> (Bench, Connection, Keys) {
     bench.store.rebuild_threads().unwrap();
     assert_eq!(bench.check(), Vec::<String>::new());
     let conn = raw(&bench.path());
-    let keys = Keys::new(options.keys.clone());
+    let keys = Keys::new(options.clone());
     keys.unlock(&conn, &bench.path(), false).unwrap();
     (bench, conn, keys)
 }

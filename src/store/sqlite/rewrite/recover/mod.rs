@@ -26,7 +26,7 @@ use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::file::paths;
 use crate::store::sqlite::file::paths::beside;
 use crate::store::sqlite::file::{backup, registry};
-use crate::store::sqlite::keys::{GivenKeys, Keys};
+use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::read::names::Names;
 use crate::store::sqlite::side::kv;
 use crate::store::sqlite::tables::{self, Bare, TableRow};
@@ -40,7 +40,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Recovers the store at `from` to a new file.
-pub(crate) fn recover(from: &Path, to: &Path, given: &GivenKeys) -> Result<Recovery, StoreError> {
+pub(crate) fn recover(from: &Path, to: &Path, options: &OpenOptions) -> Result<Recovery, StoreError> {
     let _opening = registry::opening();
     if to.symlink_metadata().is_ok() {
         let exists = io::Error::from(io::ErrorKind::AlreadyExists);
@@ -50,9 +50,9 @@ pub(crate) fn recover(from: &Path, to: &Path, given: &GivenKeys) -> Result<Recov
     if unfinished.symlink_metadata().is_ok() {
         return Err(backup::failed(&unfinished, io::ErrorKind::AlreadyExists.into()));
     }
-    match attempt(from, to, &unfinished, given, false) {
+    match attempt(from, to, &unfinished, options, false) {
         // Damage that the trees do not show: pages that are whole hold rows of another place.
-        Err(StoreError::Corrupt { place, reason }) => match attempt(from, to, &unfinished, given, true) {
+        Err(StoreError::Corrupt { place, reason }) => match attempt(from, to, &unfinished, options, true) {
             Ok(mut report) => {
                 report
                     .doubts
@@ -70,11 +70,11 @@ fn attempt(
     from: &Path,
     to: &Path,
     unfinished: &Path,
-    given: &GivenKeys,
+    options: &OpenOptions,
     collects_all: bool,
 ) -> Result<Recovery, StoreError> {
     let source = DamagedFile::open(from, &beside(to, "-damaged"), collects_all)?;
-    let keys = Arc::new(Keys::new(given.clone()));
+    let keys = Arc::new(Keys::new(options.clone()));
     keys.unlock_damaged(&source.conn, from).map_err(|fault| paths::opening(from, fault))?;
     let recovered = write(&source, from, unfinished, &keys).and_then(|report| {
         backup::publish(unfinished, to).map_err(|error| backup::failed(to, error))?;
