@@ -426,7 +426,7 @@ impl LogRow {
     }
 
     fn cells(&self, oneline: bool) -> Vec<String> {
-        let step = format!("step {}", self.snapshot.step());
+        let step = words::step(&self.snapshot);
         let made = self.made();
         let changes = cut(&text(&self.changed), CHANGES_CELLS).into_owned();
         if oneline {
@@ -496,7 +496,7 @@ fn document(row: &LogRow) -> Json {
     let record = row.snapshot.record();
     let interrupts = row.waits.as_ref().map_or(&[][..], Waits::interrupts);
     let from = record.forked_from.as_ref();
-    json!({
+    let mut document = json!({
         "checkpoint": row.snapshot.id().to_string(),
         "short": row.short,
         "parent": record.parent.map(|parent| parent.to_string()),
@@ -509,13 +509,13 @@ fn document(row: &LogRow) -> Json {
         "step": record.step,
         "source": record.source.as_str(),
         "created_at": record.created_at.to_string(),
-        "run": record.run.map(|run| run.to_string()),
-        "metadata": metadata(&row.snapshot),
         "ran": row.ran,
         "next": row.snapshot.next().collect::<Vec<_>>(),
         "changed": row.changed.iter().map(ChannelChange::json).collect::<Vec<_>>(),
         "status": row.waits.as_ref().map(|waits| waits.status.as_str()),
         "partial": row.waits.as_ref().map_or(Json::Null, Waits::partial_json),
         "questions": interrupts.iter().map(Value::to_json).collect::<Vec<_>>(),
-    })
+    });
+    words::add_origin(&mut document, &row.snapshot);
+    document
 }

@@ -23,7 +23,7 @@ use crate::errors::CommandFailure;
 use crate::output::{self, Printer, columns, escape, safe_lines};
 use crate::path::ValuePath;
 use crate::point::resolve;
-use crate::words::{self, Waits, brief, item, message, metadata};
+use crate::words::{self, Waits, brief, item, message};
 
 /// The number of last items of a list that are shown among the other channels.
 const ITEMS_SHOWN: usize = 3;
@@ -112,7 +112,7 @@ fn text(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), CommandFai
     let record = at.record();
     let when = output::ago(at.store().now(), at.created_at());
     out.line(format!("{}@{}", out.bold(&escape(record.point.thread.as_str())), out.id(&at.id().to_string())))?;
-    out.line(format!("  made    step {} ({}), {} ({when})", at.step(), at.source(), at.created_at()))?;
+    out.line(format!("  made    {} ({}), {} ({when})", words::step(at), at.source(), at.created_at()))?;
     if let Some(parent) = words::stored_parent(at)? {
         let thread = &parent.point().thread;
         let origin =
@@ -221,8 +221,6 @@ fn document(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), Comman
         "step": at.step(),
         "source": at.source().as_str(),
         "created_at": at.created_at().to_string(),
-        "run": record.run.map(|run| run.to_string()),
-        "metadata": metadata(at),
         "status": Waits::of(at)?.status.as_str(),
         "next": at.next().collect::<Vec<_>>(),
         "tasks": tasks.collect::<Vec<_>>(),
@@ -231,6 +229,7 @@ fn document(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), Comman
         "values": Value::Map(at.values()?).to_json(),
         "written_by": by,
     });
+    words::add_origin(&mut document, at);
     if writes {
         let mut all = Vec::new();
         for write in at.writes()? {

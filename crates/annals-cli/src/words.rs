@@ -197,6 +197,17 @@ pub(crate) fn with_schema(document: Json) -> Json {
     whole
 }
 
+/// Returns the step of a checkpoint.
+pub(crate) fn step(snapshot: &Snapshot) -> String {
+    format!("step {}", snapshot.step())
+}
+
+/// Adds to a document about a checkpoint what its maker says of it.
+pub(crate) fn add_origin(document: &mut Json, snapshot: &Snapshot) {
+    document["run"] = json!(snapshot.record().run.map(|run| run.to_string()));
+    document["metadata"] = metadata(snapshot);
+}
+
 /// Returns the metadata of a checkpoint.
 pub(crate) fn metadata(snapshot: &Snapshot) -> Json {
     let text = snapshot.record().metadata.as_deref();
