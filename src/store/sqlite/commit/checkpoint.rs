@@ -7,10 +7,9 @@ use crate::store::batch::{NewCheckpoint, Parent};
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::read::lineage::{self, INTERVAL};
-use crate::store::sqlite::rows::checkpoint::RecordRow;
+use crate::store::sqlite::rows::checkpoint::{RecordRow, StatedColumns};
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{RowPlace, ValueColumn};
-use crate::store::sqlite::rows::sealed::MetadataColumn;
 use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, KeyContent, NO_CHANGES, SEEN, VersionRow};
 use crate::store::sqlite::rows::{pack, version};
 use crate::store::sqlite::tables::{Bare, checkpoint};
@@ -36,23 +35,18 @@ impl Tx<'_> {
         };
         let tasks = self.pack_tasks(&new.tasks)?;
         let parents = pack::pack_parents(&new.parents);
-        let metadata = MetadataColumn::new(&self.caches.keys, new.id.as_bytes(), new.metadata.as_deref())?;
+        let stated = StatedColumns::of(&self.caches.keys, new)?;
         let row = checkpoint::Row {
             seq,
             namespace: self.namespace,
-            id: *new.id.as_bytes(),
             parent: parent.map(|parent| parent.seq),
             branch,
             ordinal,
-            step: new.step,
             source,
-            created_at: new.created_at.as_micros(),
-            run: new.run.as_ref().map(|run| *run.as_bytes()),
-            metadata: metadata.column(),
             parents: parents.as_deref(),
             tasks: tasks.as_deref(),
             sum: *checksum,
-            xxh3: 0,
+            ..stated.row()
         };
         let record = RecordRow {
             row,

@@ -15,9 +15,9 @@ use crate::store::record::{
     TaskRecord, ThreadRecord, ThreadSize, WriteRecord,
 };
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
-use crate::store::sqlite::rows::checkpoint::{RecordRow, checkpoint_row, source_of, step_of};
+use crate::store::sqlite::rows::checkpoint::{RecordRow, checkpoint_row};
 use crate::store::sqlite::rows::name::Kind;
-use crate::store::sqlite::rows::pack::{unpack_parents, unpack_seen};
+use crate::store::sqlite::rows::pack::unpack_seen;
 use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::rows::source::is_pruned_column;
 use crate::store::sqlite::rows::version::{EMPTY, KeyContent, LIST, SEEN, VALUE, VersionRow, version_place};
@@ -64,42 +64,8 @@ impl<'a> ReadView<'a> {
     /// Decodes a verified row.
     pub(crate) fn record(self, row: &RecordRow<'_>) -> Res<CheckpointRecord> {
         let place = || row.place();
-        let wrong = |what: &str| corrupt(place(), format!("{what} does not match the format"));
-        let parent_id = row.parent_id.map(CheckpointId::from_bytes);
-        // A walk along parents ends because each of them is older.
-        if row.parent.is_some_and(|parent| parent >= row.seq)
-            || row.parent_ordinal.map_or(Some(0), |of| of.checked_add(1)) != Some(row.ordinal)
-        {
-            return Err(corrupt(place(), "it does not follow its parent"));
-        }
-        let point = |thread: &str, path: &str, checkpoint: CheckpointId| -> Res<CheckpointRef> {
-            let thread = ThreadId::new(thread).map_err(|_| wrong("thread"))?;
-            Ok(CheckpointRef::new(thread, Namespace::new(path).map_err(|_| wrong("namespace"))?, checkpoint))
-        };
-        let elsewhere = match (row.parent_thread, row.parent_path, parent_id) {
-            (Some(thread), Some(path), Some(checkpoint)) => Some(point(thread, path, checkpoint)?),
-            _ => None,
-        };
-        let pruned = row.is_pruned();
-        Ok(CheckpointRecord {
-            point: point(row.thread, row.path, CheckpointId::from_bytes(row.id))?,
-            seq: u64::try_from(row.seq).map_err(|_| wrong("seq"))?,
-            parent: if elsewhere.is_some() { None } else { parent_id },
-            forked_from: elsewhere,
-            branch: u64::try_from(row.branch).map_err(|_| wrong("branch"))?,
-            ordinal: u64::try_from(row.ordinal).map_err(|_| wrong("ordinal"))?,
-            step: step_of(row.step).ok_or_else(|| wrong("step"))?,
-            source: source_of(row.source).ok_or_else(|| wrong("source"))?,
-            created_at: Timestamp::from_micros(row.created_at),
-            run: row.run.map(RunId::from_bytes),
-            metadata: sealed::metadata(self.conn, self.keys, &row.id, row.metadata, &place)?,
-            parents: match pruned {
-                true => [].into(),
-                false => unpack_parents(row.parents).ok_or_else(|| wrong("parents"))?,
-            },
-            tasks: self.tasks(row.tasks, &place)?,
-            pruned,
-        })
+        let metadata = sealed::metadata(self.conn, self.keys, &row.id, row.metadata, &place)?;
+        row.record(metadata, self.tasks(row.tasks, &place)?)
     }
 
     /// Reads the records of a query, those of pruned checkpoints included.

@@ -3,11 +3,16 @@
 //! *Absent:* the queries that select them, and the names, which are given.
 
 use super::name::Kind;
-use super::pack::{PackedKind, PackedTask, unpack_tasks};
+use super::pack::{PackedKind, PackedTask, unpack_parents, unpack_tasks};
+use super::sealed::MetadataColumn;
 use super::source::{is_pruned_column, of_source_column, source_code};
+use crate::base::internal::hash::Checksum;
+use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use crate::limits::STEP_MAX;
-use crate::store::record::{Source, TaskKind, TaskRecord};
+use crate::store::batch::NewCheckpoint;
+use crate::store::record::{CheckpointRecord, CheckpointRef, Source, TaskKind, TaskRecord};
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::tables::row_check::RowCheck;
 use crate::store::sqlite::tables::{Bare, ColumnType, RowColumns, TableRow, checkpoint};
 use rusqlite::types::Value;
@@ -49,6 +54,40 @@ pub(crate) fn source_of(column: i64) -> Option<Source> {
 /// Returns the step that a column holds.
 pub(crate) fn step_of(column: i64) -> Option<i64> {
     (column.unsigned_abs() <= STEP_MAX.unsigned_abs()).then_some(column)
+}
+
+/// The columns of a new checkpoint that it states itself.
+pub(crate) struct StatedColumns<'r> {
+    new: &'r NewCheckpoint,
+    metadata: MetadataColumn<'r>,
+}
+
+impl<'r> StatedColumns<'r> {
+    /// Encodes the columns.
+    pub(crate) fn of(keys: &'r Keys, new: &'r NewCheckpoint) -> Res<Self> {
+        Ok(Self { new, metadata: MetadataColumn::new(keys, new.id.as_bytes(), new.metadata.as_deref())? })
+    }
+
+    /// Returns the row with these columns alone.
+    pub(crate) fn row(&self) -> checkpoint::Row<'_> {
+        checkpoint::Row {
+            seq: 0,
+            namespace: 0,
+            id: *self.new.id.as_bytes(),
+            parent: None,
+            branch: 0,
+            ordinal: 0,
+            step: self.new.step,
+            source: source_code(self.new.source),
+            created_at: self.new.created_at.as_micros(),
+            run: self.new.run.as_ref().map(|run| *run.as_bytes()),
+            metadata: self.metadata.column(),
+            parents: None,
+            tasks: None,
+            sum: Checksum::default(),
+            xxh3: 0,
+        }
+    }
 }
 
 /// A checkpoint with its thread and path, and the place of its parent: a row of `sql::record!`.
@@ -130,6 +169,40 @@ impl<'r> RecordRow<'r> {
     pub(crate) fn insert(mut self, conn: &Connection) -> Res<()> {
         self.row.xxh3 = self.check();
         self.row.insert(conn)
+    }
+
+    /// Returns the record, with the metadata and the tasks that the columns encode.
+    pub(crate) fn record(&self, metadata: Option<String>, tasks: Vec<TaskRecord>) -> Res<CheckpointRecord> {
+        let wrong = |what: &str| corrupt(self.place(), format!("{what} does not match the format"));
+        let number = |column: i64, what: &str| u64::try_from(column).map_err(|_| wrong(what));
+        // A walk along parents ends because each of them is older.
+        if self.parent.is_some_and(|parent| parent >= self.seq)
+            || self.parent_ordinal.map_or(Some(0), |of| of.checked_add(1)) != Some(self.ordinal)
+        {
+            return Err(corrupt(self.place(), "it does not follow its parent"));
+        }
+        let point = |thread: &str, path: &str, checkpoint: CheckpointId| -> Res<CheckpointRef> {
+            let thread = ThreadId::new(thread).map_err(|_| wrong("thread"))?;
+            Ok(CheckpointRef::new(thread, Namespace::new(path).map_err(|_| wrong("namespace"))?, checkpoint))
+        };
+        let of = point(self.thread, self.path, CheckpointId::from_bytes(self.id))?;
+        let step = step_of(self.step).ok_or_else(|| wrong("step"))?;
+        let source = source_of(self.source).ok_or_else(|| wrong("source"))?;
+        let created_at = Timestamp::from_micros(self.created_at);
+        let mut record = CheckpointRecord::new(of, number(self.seq, "seq")?, step, source, created_at);
+        let parent = self.parent_id.map(CheckpointId::from_bytes);
+        match (self.parent_thread, self.parent_path, parent) {
+            (Some(thread), Some(path), Some(id)) => record.forked_from = Some(point(thread, path, id)?),
+            (.., parent) => record.parent = parent,
+        }
+        (record.branch, record.ordinal) = (number(self.branch, "branch")?, number(self.ordinal, "ordinal")?);
+        record.run = self.run.map(RunId::from_bytes);
+        record.pruned = self.is_pruned();
+        if !record.pruned {
+            record.parents = unpack_parents(self.parents).ok_or_else(|| wrong("parents"))?;
+        }
+        (record.metadata, record.tasks) = (metadata, tasks);
+        Ok(record)
     }
 
     /// Names the row.

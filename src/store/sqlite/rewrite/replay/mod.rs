@@ -18,11 +18,11 @@ mod sql;
 pub(crate) use scan::scan;
 
 use crate::base::limits::LOST_MAX;
-use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
+use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
 use crate::limits::{REPLAY_BYTES, WRITER_CACHE_MAX};
 use crate::store::batch::{
-    Batch, Change, ChangeValue, Data, ItemChange, ItemOp, ListRef, NewCheckpoint, NewTimer, NewWrite, NewWrites,
-    Parent, Payload, Seen, WriteRef, WriteValue,
+    Batch, Change, ChangeValue, Data, ItemChange, ItemOp, ListRef, NewTimer, NewWrite, NewWrites, Parent, Payload,
+    Seen, WriteRef, WriteValue,
 };
 use crate::store::error::StoreError;
 use crate::store::mark::WriteMark;
@@ -36,10 +36,9 @@ use crate::store::sqlite::commit::writes::write_ref;
 use crate::store::sqlite::fault::{Fault, Res, corrupt, damage};
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::read::list_reference;
-use crate::store::sqlite::rows::checkpoint::source_of;
 use crate::store::sqlite::rows::item::{DELETE, DELETE_RANGE, PUT, REFERENCE, range_position};
 use crate::store::sqlite::rows::name::Kind;
-use crate::store::sqlite::rows::pack::{Unpack, unpack_parents, unpack_ranges, unpack_reference, unpack_seen};
+use crate::store::sqlite::rows::pack::{Unpack, unpack_ranges, unpack_reference, unpack_seen};
 use crate::store::sqlite::rows::version::{EMPTY, LIST, SEEN, VALUE};
 use crate::store::sqlite::side::timer;
 use crate::store::sqlite::sql as engine_sql;
@@ -274,12 +273,7 @@ impl<'c> LogReplay<'c> {
             }
         }
         let tasks = self.rows.tasks(old.tasks.as_deref())?;
-        let created_at = Timestamp::from_micros(old.created_at);
-        let source = source_of(old.source).ok_or_else(|| wrong("source"))?;
-        let mut new = NewCheckpoint::new(CheckpointId::from_bytes(old.id), parent, old.step, source, created_at);
-        new.run = old.run.map(RunId::from_bytes);
-        new.metadata.clone_from(&old.metadata);
-        new.parents = unpack_parents(old.parents.as_deref()).ok_or_else(|| wrong("parents"))?;
+        let mut new = old.begin_new(parent)?;
         new.tasks.clone_from(&tasks);
         new.consumed = consumed;
         if is_first {

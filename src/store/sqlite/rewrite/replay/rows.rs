@@ -7,22 +7,22 @@
 use super::scan::scan;
 use super::sql;
 use crate::base::internal::hash::Checksum;
-use crate::base::{Codec, Namespace, TaskId, ThreadId};
+use crate::base::{CheckpointId, Codec, Namespace, RunId, TaskId, ThreadId, Timestamp};
 use crate::limits::NAMES_CACHE_MAX;
-use crate::store::batch::{ItemIndex, Payload};
+use crate::store::batch::{ItemIndex, NewCheckpoint, Parent, Payload};
 use crate::store::record::TaskRecord;
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::read::blobs;
-use crate::store::sqlite::rows::checkpoint::task_records;
+use crate::store::sqlite::rows::checkpoint::{source_of, task_records};
 use crate::store::sqlite::rows::name::Kind;
-use crate::store::sqlite::rows::pack::unpack_tasks;
+use crate::store::sqlite::rows::pack::{unpack_parents, unpack_tasks};
 use crate::store::sqlite::rows::payload::{Room, decode, form_column};
 use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::rows::version::{of_kind_column, version_of_column};
-use crate::store::sqlite::tables::{TableRow, payload};
+use crate::store::sqlite::tables::{Bare, TableRow, checkpoint, payload, write};
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -47,6 +47,19 @@ pub(super) struct OldCheckpoint {
 }
 
 impl OldCheckpoint {
+    /// Begins the checkpoint anew: with what its row alone states.
+    pub(super) fn begin_new(&self, parent: Option<Parent>) -> Res<NewCheckpoint> {
+        let wrong =
+            |what: &str| corrupt(format!("checkpoint {}", self.seq), format!("{what} does not match the format"));
+        let source = source_of(self.source).ok_or_else(|| wrong("source"))?;
+        let (id, created_at) = (CheckpointId::from_bytes(self.id), Timestamp::from_micros(self.created_at));
+        let mut new = NewCheckpoint::new(id, parent, self.step, source, created_at);
+        new.run = self.run.map(RunId::from_bytes);
+        new.metadata.clone_from(&self.metadata);
+        new.parents = unpack_parents(self.parents.as_deref()).ok_or_else(|| wrong("parents"))?;
+        Ok(new)
+    }
+
     /// Returns the bytes of the columns without a fixed size.
     pub(super) fn bytes(&self) -> usize {
         let metadata = self.metadata.as_ref().map_or(0, String::len);
@@ -144,10 +157,8 @@ impl<'c> OldRows<'c> {
         let mut rows = statement.query(params![from, limit as i64])?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
-            let seq = row.get(0)?;
-            let mut checkpoint = self.read_checkpoint(seq, row)?;
-            checkpoint.parent = checkpoint.parent.map(|distance| seq.wrapping_sub(distance));
-            found.push((seq, checkpoint));
+            let row = checkpoint::Row::read(row, 0)?;
+            found.push((row.seq, self.read_checkpoint(&row)?));
         }
         Ok(found)
     }
@@ -295,20 +306,23 @@ impl<'c> OldRows<'c> {
     /// Returns the writes of the tasks of a checkpoint.
     pub(super) fn writes(&self, seq: i64) -> Res<Vec<OldWrite>> {
         let mut statement = self.conn.prepare_cached(sql::WRITES)?;
-        let writes = statement.query_map([seq], |row| {
-            Ok(OldWrite {
-                task: row.get(0)?,
-                index: row.get(1)?,
-                part: row.get(2)?,
-                channel: row.get(3)?,
-                value: row.get(4)?,
-                child: row.get::<_, Option<i64>>(5)?.map(|distance| seq.wrapping_add(distance)),
-                path: row.get(6)?,
-                sum: row.get(7)?,
-                mark: row.get(8)?,
-            })
-        })?;
-        Ok(writes.collect::<rusqlite::Result<_>>()?)
+        let (mut rows, mut writes) = (statement.query([seq])?, Vec::new());
+        while let Some(row) = rows.next()? {
+            let row = write::Row::read(row, 0)?;
+            let wrong = |what: &str| corrupt(row.place(), format!("{what} does not match the format"));
+            writes.push(OldWrite {
+                task: row.task,
+                index: i32::try_from(row.idx).map_err(|_| wrong("idx"))?,
+                part: row.part,
+                channel: row.channel,
+                value: row.value.0.try_into().map_err(|_| wrong("value"))?,
+                child: row.child,
+                path: row.path.map(str::to_owned),
+                sum: row.sum.try_into().map_err(|_| wrong("sum"))?,
+                mark: row.mark,
+            });
+        }
+        Ok(writes)
     }
 
     /// Returns the timers of a namespace; of a row that cannot be decoded, the reason.
@@ -396,24 +410,23 @@ impl<'c> OldRows<'c> {
         }
     }
 
-    fn read_checkpoint(&self, seq: i64, row: &Row<'_>) -> Res<OldCheckpoint> {
-        let id = row.get(2)?;
-        let metadata = sealed::metadata(self.conn, &self.keys, &id, row.get_ref(10)?, &|| format!("checkpoint {seq}"))?;
+    fn read_checkpoint(&self, row: &checkpoint::Row<'_>) -> Res<OldCheckpoint> {
+        let metadata = sealed::metadata(self.conn, &self.keys, &row.id, row.metadata, &|| row.place())?;
         Ok(OldCheckpoint {
-            seq,
-            namespace: row.get(1)?,
-            id,
-            parent: row.get(3)?,
-            branch: row.get(4)?,
-            ordinal: row.get(5)?,
-            step: row.get(6)?,
-            source: row.get(7)?,
-            created_at: row.get(8)?,
-            run: row.get(9)?,
+            seq: row.seq,
+            namespace: row.namespace,
+            id: row.id,
+            parent: row.parent,
+            branch: row.branch,
+            ordinal: row.ordinal,
+            step: row.step,
+            source: row.source,
+            created_at: row.created_at,
+            run: row.run,
             metadata,
-            parents: row.get(11)?,
-            tasks: row.get(12)?,
-            checksum: row.get(13)?,
+            parents: row.parents.map(<[u8]>::to_vec),
+            tasks: row.tasks.map(<[u8]>::to_vec),
+            checksum: row.sum,
         })
     }
 }

@@ -1,7 +1,7 @@
 //! The statements by which rows are read to be written anew.
 
 use crate::store::sqlite::tables::text::text;
-use crate::store::sqlite::tables::{TableRow, item, operation, operation_change, version};
+use crate::store::sqlite::tables::{TableRow, checkpoint, item, operation, operation_change, version, write};
 
 /// The rows of lists in the order of the checkpoints, in a temporary file.
 pub(super) const ITEMS_TABLE: &str = "PRAGMA temp_store = FILE; PRAGMA journal_mode = OFF; CREATE TABLE item \
@@ -14,8 +14,7 @@ pub(super) const ITEMS: &str =
 pub(super) const ITEMS_FROM: &str = "SELECT slot, ordinal, op, task, value FROM item \
      WHERE branch = ?1 AND channel = ?2 AND slot >= ?3 ORDER BY slot, ordinal DESC";
 
-pub(super) const CHECKPOINTS_FROM: &str = "SELECT seq, namespace, id, parent, branch, ordinal, step, source, created_at, \
-     run, metadata, parents, tasks, sum FROM checkpoint WHERE seq >= ?1 ORDER BY seq LIMIT ?2";
+pub(super) const CHECKPOINTS_FROM: &str = text!(checkpoint::Row::SELECT, "WHERE seq >= ?1 ORDER BY seq LIMIT ?2");
 pub(super) const CHECKPOINT: &str = "SELECT namespace, id, tasks FROM checkpoint WHERE seq = ?1";
 pub(super) const NAME: &str = "SELECT kind, text FROM name WHERE id = ?1";
 pub(super) const LISTS_FROM: &str = "SELECT id, kind, text FROM name WHERE id >= ?1 ORDER BY id LIMIT ?2";
@@ -26,8 +25,7 @@ pub(super) const VERSIONS: &str =
 pub(super) const PAYLOAD: &str = "SELECT form, data, item_id, kind, text, name, tool_calls, input_tokens, output_tokens \
      FROM payload WHERE id = ?1";
 pub(super) const BLOB: &str = "SELECT data FROM blob WHERE id = ?1";
-pub(super) const WRITES: &str = "SELECT task, idx, part, channel, value, child, path, sum, mark FROM write \
-     WHERE checkpoint = ?1 ORDER BY task, idx, part";
+pub(super) const WRITES: &str = text!(write::Row::SELECT, "WHERE checkpoint = ?1 ORDER BY task, idx, part");
 pub(super) const TIMERS: &str = "SELECT task, checkpoint, wake_at, xxh3 FROM timer WHERE namespace = ?1";
 /// True if the new file has a timer of a task with a check.
 pub(super) const TIMER_VERIFIES: &str = "SELECT EXISTS (SELECT 1 FROM timer WHERE task = ?1 AND xxh3 = ?2)";
