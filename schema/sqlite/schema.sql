@@ -63,6 +63,7 @@ CREATE TABLE checkpoint (
   metadata ANY,                    -- TEXT: JSON object; BLOB: the same, sealed; or NULL
   parents BLOB,                    -- where the graphs around this one stood: ids and paths; NULL for none
   tasks BLOB,                      -- tasks due next: count, ids, then names and triggers; NULL if none
+  app_version TEXT,                -- version of the application that wrote it, as that gave it, or NULL
   sum BLOB NOT NULL,               -- 16-byte BLAKE3 over all content of the checkpoint and the sum of its parent
   xxh3 INTEGER NOT NULL            -- check of the row, of thread and path, and of the parent's id
 ) STRICT;
@@ -402,11 +403,12 @@ SELECT t.public_id, strftime('%Y-%m-%dT%H:%M:%S', t.created_at / 1000000, 'unixe
     WHERE h.thread = t.public_id AND h.namespace = '')
 FROM thread t LEFT JOIN namespace r ON r.thread = t.id AND r.path = '';
 
-CREATE VIEW v_checkpoints (seq, thread, namespace, checkpoint, parent, branch, ordinal, step, source, created_at, run, nodes,
-  metadata, sum, is_head) AS
+CREATE VIEW v_checkpoints (seq, thread, namespace, checkpoint, parent, branch, ordinal, step, source, created_at, run,
+  app_version, nodes, metadata, sum, is_head) AS
 SELECT c.seq, t.public_id, n.path, c.id, (SELECT p.id FROM checkpoint p WHERE p.seq = c.seq - c.parent), c.branch, c.ordinal,
   c.step, CASE c.source & 3 WHEN 0 THEN 'input' WHEN 1 THEN 'loop' WHEN 2 THEN 'update' WHEN 3 THEN 'fork' END,
   strftime('%Y-%m-%dT%H:%M:%S', c.created_at / 1000000, 'unixepoch') || printf('.%06dZ', c.created_at % 1000000), c.run,
+  c.app_version,
   (SELECT json_group_array(f.text) FROM version v JOIN name f ON f.id = v.key
     WHERE v.branch = c.branch AND v.ordinal = c.ordinal AND v.kind & 15 = 3),
   c.metadata, c.sum, c.seq IS (SELECT h.seq FROM v_heads h WHERE h.thread = t.public_id AND h.namespace = n.path)

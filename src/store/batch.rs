@@ -95,6 +95,8 @@ pub struct NewCheckpoint {
     pub created_at: Timestamp,
     /// The run that made it.
     pub run: Option<RunId>,
+    /// The version of the application that wrote it; `None` for that of the options of the store.
+    pub app_version: Option<Arc<str>>,
     /// Further metadata: the text of a JSON object.
     pub metadata: Option<String>,
     /// Subgraphs only: the namespaces of the parent graphs, outermost first, and their checkpoints at the time.
@@ -285,6 +287,7 @@ impl NewCheckpoint {
             source,
             created_at,
             run: None,
+            app_version: None,
             metadata: None,
             parents: [].into(),
             tasks: Vec::new(),
@@ -535,6 +538,7 @@ impl NewCheckpoint {
         at_most("checkpoint.tasks", self.tasks.len(), TASKS_MAX)?;
         at_most("checkpoint.changes", self.changes.len(), CHANNELS_MAX)?;
         at_most("checkpoint.metadata bytes", self.metadata.as_ref().map_or(0, String::len), METADATA_BYTES_MAX)?;
+        at_most("checkpoint.app_version bytes", self.app_version.as_deref().map_or(0, str::len), NAME_BYTES_MAX)?;
         at_most("checkpoint.parents", self.parents.len(), PARENTS_MAX)?;
         self.tasks.iter().try_for_each(|task| name("task.name", &task.name))?;
         let mut nodes = HashSet::with_capacity(self.seen.len());

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::base::limits::NAME_BYTES_MAX;
 use crate::base::{Clock, SystemClock};
 use crate::limits::{BUSY_TIMEOUT_DEFAULT, HEAD_CACHE_BYTES_DEFAULT, WAL_LIMIT_BYTES_DEFAULT};
 
 use super::cipher::{Cipher, Key};
+use super::error::StoreError;
 use super::sqlite::GivenKeys;
 
 /// The durability of an acknowledged commit.
@@ -48,6 +50,7 @@ pub struct OpenOptions {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) id_seed: Option<u64>,
     pub(crate) actor: Option<Arc<str>>,
+    pub(crate) app_version: Option<Arc<str>>,
     pub(crate) keys: GivenKeys,
 }
 
@@ -67,6 +70,7 @@ impl OpenOptions {
             clock: Arc::new(SystemClock),
             id_seed: None,
             actor: None,
+            app_version: None,
             keys: GivenKeys::default(),
         }
     }
@@ -150,6 +154,23 @@ impl OpenOptions {
     pub fn actor(mut self, actor: impl Into<Arc<str>>) -> Self {
         self.actor = Some(actor.into());
         self
+    }
+
+    /// Names the version of the application, which each checkpoint that it writes to a file retains:
+    /// [`CheckpointRecord::app_version`]. Default: none.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] for a text of more than 256 bytes.
+    ///
+    /// [`CheckpointRecord::app_version`]: super::record::CheckpointRecord::app_version
+    pub fn app_version(mut self, version: impl Into<Arc<str>>) -> Result<Self, StoreError> {
+        let version = version.into();
+        if version.len() > NAME_BYTES_MAX {
+            let reason = format!("{} bytes are above the limit of {NAME_BYTES_MAX}", version.len());
+            return Err(StoreError::Invalid { field: "options.app_version", reason });
+        }
+        self.app_version = Some(version);
+        Ok(self)
     }
 
     /// Sets the seed of the random parts of ids, so that a simulation with a clock of its own is repeatable. Two

@@ -210,6 +210,8 @@ pub struct CheckpointRecord {
     pub created_at: Timestamp,
     /// The run that made it.
     pub run: Option<RunId>,
+    /// The version of the application that wrote it.
+    pub app_version: Option<Arc<str>>,
     /// Further metadata: the text of a JSON object.
     pub metadata: Option<String>,
     /// Subgraphs: the namespaces of the parent graphs, outermost first, and their checkpoints at the time. Outermost
@@ -238,6 +240,7 @@ impl CheckpointRecord {
             source,
             created_at,
             run: None,
+            app_version: None,
             metadata: None,
             parents: [].into(),
             tasks: Vec::new(),

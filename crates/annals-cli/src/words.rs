@@ -197,14 +197,16 @@ pub(crate) fn with_schema(document: Json) -> Json {
     whole
 }
 
-/// Returns the step of a checkpoint.
+/// Returns the step of a checkpoint, with the version of the application that wrote it.
 pub(crate) fn step(snapshot: &Snapshot) -> String {
-    format!("step {}", snapshot.step())
+    let version = snapshot.record().app_version.as_deref().map(|version| format!(" of {}", escape(version)));
+    format!("step {}{}", snapshot.step(), version.unwrap_or_default())
 }
 
 /// Adds to a document about a checkpoint what its maker says of it.
 pub(crate) fn add_origin(document: &mut Json, snapshot: &Snapshot) {
     document["run"] = json!(snapshot.record().run.map(|run| run.to_string()));
+    document["app_version"] = json!(snapshot.record().app_version);
     document["metadata"] = metadata(snapshot);
 }
 

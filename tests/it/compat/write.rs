@@ -15,7 +15,8 @@ use std::time::Duration;
 /// Writes the file. Every id and timestamp is the same each time.
 pub(super) fn write(path: &Path) {
     let now = Timestamp::from_micros(1_700_000_000_000_000);
-    let store = Store::open_with(path, OpenOptions::new().clock(now).id_seed(5)).unwrap();
+    let options = OpenOptions::new().clock(now).id_seed(5).app_version("1.4.0").unwrap();
+    let store = Store::open_with(path, options).unwrap();
     lists(&store);
     runs(&store);
     long(&store);

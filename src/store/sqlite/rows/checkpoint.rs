@@ -60,12 +60,15 @@ pub(crate) fn step_of(column: i64) -> Option<i64> {
 pub(crate) struct StatedColumns<'r> {
     new: &'r NewCheckpoint,
     metadata: MetadataColumn<'r>,
+    app_version: Option<&'r str>,
 }
 
 impl<'r> StatedColumns<'r> {
     /// Encodes the columns.
     pub(crate) fn of(keys: &'r Keys, new: &'r NewCheckpoint) -> Res<Self> {
-        Ok(Self { new, metadata: MetadataColumn::new(keys, new.id.as_bytes(), new.metadata.as_deref())? })
+        let metadata = MetadataColumn::new(keys, new.id.as_bytes(), new.metadata.as_deref())?;
+        let app_version = new.app_version.as_deref().or(keys.options.app_version.as_deref());
+        Ok(Self { new, metadata, app_version })
     }
 
     /// Returns the row with these columns alone.
@@ -84,6 +87,7 @@ impl<'r> StatedColumns<'r> {
             metadata: self.metadata.column(),
             parents: None,
             tasks: None,
+            app_version: self.app_version,
             sum: Checksum::default(),
             xxh3: 0,
         }
@@ -197,6 +201,7 @@ impl<'r> RecordRow<'r> {
         }
         (record.branch, record.ordinal) = (number(self.branch, "branch")?, number(self.ordinal, "ordinal")?);
         record.run = self.run.map(RunId::from_bytes);
+        record.app_version = self.app_version.map(Arc::from);
         record.pruned = self.is_pruned();
         if !record.pruned {
             record.parents = unpack_parents(self.parents).ok_or_else(|| wrong("parents"))?;

@@ -3,6 +3,7 @@
 use super::*;
 use crate::store::sqlite::file::schema;
 use crate::store::sqlite::sql;
+use crate::store::sqlite::tables::{ColumnKind, TABLES};
 use std::collections::BTreeMap;
 
 /// Returns the statements of the schema of a file.
@@ -64,6 +65,28 @@ fn the_documents_name_every_table_and_column() {
         real.entry(row.get(0).unwrap()).or_default().push(row.get(1).unwrap());
     }
     assert_eq!(documented(), real);
+}
+
+/// The document states the type of each column, with a question mark if it may be NULL.
+#[test]
+fn the_document_states_the_types_that_are_declared() {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/format.md")).unwrap();
+    for table in TABLES {
+        let (_, section) = text.split_once(&format!("\n### `{}`\n", table.name)).unwrap();
+        let rows = section.split("\n#").next().unwrap().lines().filter(|line| line.starts_with("| `"));
+        for (column, row) in table.columns.iter().zip(rows) {
+            let cells: Vec<&str> = row.split(" | ").collect();
+            assert_eq!(cells[0], format!("| `{}`", column.name), "{}", table.name);
+            let kind = match column.kind {
+                ColumnKind::Stored | ColumnKind::Any => "ANY".to_owned(),
+                kind => format!("{kind:?}").to_uppercase(),
+            };
+            let is_any = matches!(column.kind, ColumnKind::Any | ColumnKind::Stored);
+            let stated = cells[1].trim_end_matches('?');
+            assert_eq!(stated, kind, "{}.{}", table.name, column.name);
+            assert!(is_any || cells[1].ends_with('?') == column.is_nullable, "{}.{}", table.name, column.name);
+        }
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Tests of the SQLite backend: helpers, and a file per topic.
 
+mod app_version;
 mod backup;
 mod calls;
 mod check_rows;

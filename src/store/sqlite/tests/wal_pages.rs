@@ -140,7 +140,7 @@ fn leaf_of_many(namespace: u8, entries: u16) -> Vec<u8> {
     page.extend([0; 3]);
     let cell = 8 + 2 * entries;
     (0..entries).for_each(|_| page.extend(cell.to_be_bytes()));
-    page.extend([90, namespace, 16, 0, 1, 44, 0, 1, 1, 1, 1, 6, 0, 0, 0, 0, 44, 4, namespace]);
+    page.extend([90, namespace, 17, 0, 1, 44, 0, 1, 1, 1, 1, 6, 0, 0, 0, 0, 0, 44, 4, namespace]);
     page.extend([namespace; 16]);
     assert!(page.len() < PAGE);
     page.resize(PAGE, 0);

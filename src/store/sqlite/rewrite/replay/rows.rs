@@ -41,6 +41,7 @@ pub(super) struct OldCheckpoint {
     pub(super) created_at: i64,
     pub(super) run: Option<[u8; 16]>,
     pub(super) metadata: Option<String>,
+    pub(super) app_version: Option<Arc<str>>,
     pub(super) parents: Option<Vec<u8>>,
     pub(super) tasks: Option<Vec<u8>>,
     pub(super) checksum: Checksum,
@@ -56,6 +57,7 @@ impl OldCheckpoint {
         let mut new = NewCheckpoint::new(id, parent, self.step, source, created_at);
         new.run = self.run.map(RunId::from_bytes);
         new.metadata.clone_from(&self.metadata);
+        new.app_version.clone_from(&self.app_version);
         new.parents = unpack_parents(self.parents.as_deref()).ok_or_else(|| wrong("parents"))?;
         Ok(new)
     }
@@ -424,6 +426,7 @@ impl<'c> OldRows<'c> {
             created_at: row.created_at,
             run: row.run,
             metadata,
+            app_version: row.app_version.map(Arc::from),
             parents: row.parents.map(<[u8]>::to_vec),
             tasks: row.tasks.map(<[u8]>::to_vec),
             checksum: row.sum,
