@@ -1,25 +1,14 @@
 //! The statements that read the entries of an index beside a place.
 
-use crate::store::sqlite::tables::text::text;
+use crate::store::sqlite::tables::text::{joined, text};
 use crate::store::sqlite::tables::{TableRow, item};
 
 /// The first entry of an index, in an order, that fits a condition.
 macro_rules! entry {
-    ($table:literal . $id:literal, $index:literal ($columns:literal), $condition:literal, $order:literal) => {
-        concat!(
-            "SELECT * FROM (SELECT ",
-            $id,
-            " AS at, ",
-            $columns,
-            " FROM ",
-            $table,
-            " INDEXED BY ",
-            $index,
-            " WHERE ",
-            $condition,
-            " ORDER BY ",
-            $order,
-            " LIMIT 1)"
+    ($table:literal . $id:literal, $index:literal, $columns:expr, ($($condition:literal)+), $order:expr) => {
+        text!(
+            "SELECT * FROM (SELECT ", $id, " AS at, ", $columns, " FROM ", $table, " INDEXED BY ", $index, " WHERE ",
+            $($condition,)+ " ORDER BY ", $order, " LIMIT 1)"
         )
     };
 }
@@ -27,114 +16,52 @@ macro_rules! entry {
 /// True if an entry of an index beside a place is not that of its row: the first entry of the index, the last one below
 /// the place, those that follow it, or the first one at or above the place. A key that damage made NULL is not below a
 /// place of several columns, but it follows the entry below. Without a sort, two entries come in the order of the
-/// index.
+/// index. The columns are those of the index, the last one apart; those of the place are compared with its bounds. A
+/// partial index has a condition.
 macro_rules! beside {
-    ($table:literal . $id:literal, $index:literal ($columns:literal), first $first:literal, below $below:literal,
-     by $descending:literal, behind ($behind_columns:literal) $behind:literal, above $above:literal, $differs:literal) => {
-        concat!(
-            "SELECT EXISTS (SELECT 1 FROM (",
-            entry!($table.$id, $index($columns), $first, $columns),
-            " UNION ALL ",
-            entry!($table.$id, $index($columns), $below, $descending),
-            " UNION ALL SELECT * FROM (SELECT b.",
-            $id,
-            ", ",
-            $behind_columns,
-            " FROM (",
-            entry!($table.$id, $index($columns), $below, $descending),
-            ") l CROSS JOIN ",
-            $table,
-            " b INDEXED BY ",
-            $index,
-            " ON ",
-            $behind,
-            " LIMIT 2) UNION ALL ",
-            entry!($table.$id, $index($columns), $above, $columns),
-            ") i LEFT JOIN ",
-            $table,
-            " t NOT INDEXED ON t.",
-            $id,
-            " = i.at WHERE ",
-            $differs,
-            ")"
-        )
+    ($table:literal . $id:literal, $index:literal [$($equal:literal),*; $last:literal], $place:literal $from:literal $bounds:literal) => {
+        beside!($table . $id, $index [$($equal),*; $last], $place $from $bounds, "1", "1")
     };
+    (
+        $table:literal . $id:literal, $index:literal [$($equal:literal),*; $last:literal], $place:literal $from:literal $bounds:literal,
+        $filter:literal, $behind:literal
+    ) => {{
+        const COLUMNS: &str = joined!(&[$($equal,)* $last], "", "", ", ");
+        const DOWN: &str = joined!(&[$($equal,)* $last], "", " DESC", ", ");
+        const BEHIND: &str = joined!(&[$($equal,)* $last], "b.", "", ", ");
+        const BELOW: &str = entry!($table . $id, $index, COLUMNS, ($filter " AND (" $place ") < (" $bounds ")"), DOWN);
+        text!(
+            "SELECT EXISTS (SELECT 1 FROM (",
+            entry!($table . $id, $index, COLUMNS, ($filter), COLUMNS),
+            " UNION ALL ", BELOW,
+            " UNION ALL SELECT * FROM (SELECT b.", $id, ", ", BEHIND, " FROM (", BELOW, ") l CROSS JOIN ", $table,
+            " b INDEXED BY ", $index, " ON ", $behind, $(" AND b.", $equal, " = l.", $equal,)*
+            " AND b.", $last, " >= l.", $last, " LIMIT 2) UNION ALL ",
+            entry!($table . $id, $index, COLUMNS, ($filter " AND (" $place ") " $from " (" $bounds ")"), COLUMNS),
+            ") i LEFT JOIN ", $table, " t NOT INDEXED ON t.", $id, " = i.at WHERE t.", $last, " IS NOT i.", $last,
+            $(" OR t.", $equal, " IS NOT i.", $equal,)* ")"
+        )
+    }};
 }
 
-pub(super) const THREAD: &str = beside!(
-    "thread" . "id", "sqlite_autoindex_thread_1" ("public_id"),
-    first "1",
-    below "public_id < ?1",
-    by "public_id DESC",
-    behind ("b.public_id") "b.public_id >= l.public_id",
-    above "public_id >= ?1",
-    "t.public_id IS NOT i.public_id"
-);
-pub(super) const NAMESPACE: &str = beside!(
-    "namespace" . "id", "sqlite_autoindex_namespace_1" ("thread, path"),
-    first "1",
-    below "(thread, path) < (?1, ?2)",
-    by "thread DESC, path DESC",
-    behind ("b.thread, b.path") "b.thread = l.thread AND b.path >= l.path",
-    above "(thread, path) >= (?1, ?2)",
-    "t.thread IS NOT i.thread OR t.path IS NOT i.path"
-);
+pub(super) const THREAD: &str =
+    beside!("thread" . "id", "sqlite_autoindex_thread_1" [; "public_id"], "public_id" ">=" "?1");
+pub(super) const NAMESPACE: &str =
+    beside!("namespace" . "id", "sqlite_autoindex_namespace_1" ["thread"; "path"], "thread, path" ">=" "?1, ?2");
 /// All namespaces of a thread.
-pub(super) const NAMESPACES: &str = beside!(
-    "namespace" . "id", "sqlite_autoindex_namespace_1" ("thread, path"),
-    first "1",
-    below "thread < ?1",
-    by "thread DESC, path DESC",
-    behind ("b.thread, b.path") "b.thread = l.thread AND b.path >= l.path",
-    above "thread > ?1",
-    "t.thread IS NOT i.thread OR t.path IS NOT i.path"
-);
-pub(super) const CHECKPOINT: &str = beside!(
-    "checkpoint" . "seq", "checkpoint_id" ("namespace, prefix"),
-    first "1",
-    below "(namespace, prefix) < (?1, substr(?2, 1, 6))",
-    by "namespace DESC, prefix DESC",
-    behind ("b.namespace, b.prefix") "b.namespace = l.namespace AND b.prefix >= l.prefix",
-    above "(namespace, prefix) >= (?1, substr(?2, 1, 6))",
-    "t.namespace IS NOT i.namespace OR t.prefix IS NOT i.prefix"
-);
+pub(super) const NAMESPACES: &str =
+    beside!("namespace" . "id", "sqlite_autoindex_namespace_1" ["thread"; "path"], "thread" ">" "?1");
+pub(super) const CHECKPOINT: &str = beside!("checkpoint" . "seq", "checkpoint_id" ["namespace"; "prefix"], "namespace, prefix" ">=" "?1, substr(?2, 1, 6)");
 /// The index holds only runs whose ids are of version 8.
 pub(super) const RUN: &str = beside!(
-    "checkpoint" . "seq", "checkpoint_run" ("run, namespace, id"),
-    first "substr(run, 7, 1) BETWEEN X'80' AND X'8f'",
-    below "substr(run, 7, 1) BETWEEN X'80' AND X'8f' AND (run, namespace) < (?1, ?2)",
-    by "run DESC, namespace DESC, id DESC",
-    behind ("b.run, b.namespace, b.id") "substr(b.run, 7, 1) BETWEEN X'80' AND X'8f' AND b.run = l.run AND b.namespace = l.namespace AND b.id >= l.id",
-    above "substr(run, 7, 1) BETWEEN X'80' AND X'8f' AND (run, namespace) >= (?1, ?2)",
-    "t.run IS NOT i.run OR t.namespace IS NOT i.namespace OR t.id IS NOT i.id"
+    "checkpoint" . "seq", "checkpoint_run" ["run", "namespace"; "id"], "run, namespace" ">=" "?1, ?2",
+    "substr(run, 7, 1) BETWEEN X'80' AND X'8f'", "substr(b.run, 7, 1) BETWEEN X'80' AND X'8f'"
 );
-pub(super) const NAME: &str = beside!(
-    "name" . "id", "sqlite_autoindex_name_1" ("kind, text"),
-    first "1",
-    below "(kind, text) < (?1, ?2)",
-    by "kind DESC, text DESC",
-    behind ("b.kind, b.text") "b.kind = l.kind AND b.text >= l.text",
-    above "(kind, text) >= (?1, ?2)",
-    "t.kind IS NOT i.kind OR t.text IS NOT i.text"
-);
-pub(super) const KV_NAMESPACE: &str = beside!(
-    "kv_namespace" . "id", "sqlite_autoindex_kv_namespace_1" ("path"),
-    first "1",
-    below "path < ?1",
-    by "path DESC",
-    behind ("b.path") "b.path >= l.path",
-    above "path >= ?1",
-    "t.path IS NOT i.path"
-);
-pub(super) const KV: &str = beside!(
-    "kv" . "id", "kv_key" ("namespace, key"),
-    first "1",
-    below "(namespace, key) < (?1, ?2)",
-    by "namespace DESC, key DESC",
-    behind ("b.namespace, b.key") "b.namespace = l.namespace AND b.key >= l.key",
-    above "(namespace, key) >= (?1, ?2)",
-    "t.namespace IS NOT i.namespace OR t.key IS NOT i.key"
-);
+pub(super) const NAME: &str =
+    beside!("name" . "id", "sqlite_autoindex_name_1" ["kind"; "text"], "kind, text" ">=" "?1, ?2");
+pub(super) const KV_NAMESPACE: &str =
+    beside!("kv_namespace" . "id", "sqlite_autoindex_kv_namespace_1" [; "path"], "path" ">=" "?1");
+pub(super) const KV: &str = beside!("kv" . "id", "kv_key" ["namespace"; "key"], "namespace, key" ">=" "?1, ?2");
 
 /// A thread, and the last one of its namespaces.
 pub(super) const NAMESPACE_LAST: &str = "SELECT t.id, (SELECT n.id FROM namespace n WHERE n.thread = t.id \
