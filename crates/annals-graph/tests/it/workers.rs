@@ -154,7 +154,8 @@ impl Layer for NotedCalls {
 
     fn capabilities(&self) -> Capabilities<'_> {
         let mut parts = self.below.capabilities();
-        (parts.queues, parts.follow) = (Some(self), Some(self));
+        parts.queues = Some(self);
+        parts.follow = Some(self);
         parts
     }
 }
