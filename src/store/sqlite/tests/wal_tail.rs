@@ -108,17 +108,20 @@ fn a_broken_header_ends_the_log_before_its_first_frame() {
 fn a_log_whose_header_was_being_replaced_is_a_finding_only_if_the_file_lacks_its_checkpoints() {
     let log = Log::new();
     let old_header: [u8; HEADER] = log.bytes[..HEADER].try_into().unwrap();
-    // The header that SQLite would write next.
-    let mut new_header = old_header;
+    // The header that SQLite would write next, with a salt by which its last byte is another one: each beginning of it
+    // with the rest of the old one is broken.
     let word = |header: &[u8], at: usize| u32::from_be_bytes(header[at..at + 4].try_into().unwrap());
-    for (at, next) in [(12, word(&old_header, 12) + 1), (16, word(&old_header, 16).wrapping_add(1)), (20, 0x5a5a_5a5a)]
-    {
-        new_header[at..at + 4].copy_from_slice(&next.to_be_bytes());
-    }
-    let big_endian = word(&old_header, 0) & 1 == 1;
-    let sum = wal_tail::checksum(big_endian, [0; 2], &new_header[..24]);
-    new_header[24..28].copy_from_slice(&sum[0].to_be_bytes());
-    new_header[28..].copy_from_slice(&sum[1].to_be_bytes());
+    let next_header = |salt: u32| {
+        let mut header = old_header;
+        for (at, next) in [(12, word(&old_header, 12) + 1), (16, word(&old_header, 16).wrapping_add(1)), (20, salt)] {
+            header[at..at + 4].copy_from_slice(&next.to_be_bytes());
+        }
+        let sum = wal_tail::checksum(word(&old_header, 0) & 1 == 1, [0; 2], &header[..24]);
+        header[24..28].copy_from_slice(&sum[0].to_be_bytes());
+        header[28..].copy_from_slice(&sum[1].to_be_bytes());
+        header
+    };
+    let new_header = (0x5a5a_5a5a..).map(next_header).find(|header| header[31] != old_header[31]).unwrap();
     let half_written = |written: usize| {
         let mut bytes = log.bytes.clone();
         bytes[..written].copy_from_slice(&new_header[..written]);
