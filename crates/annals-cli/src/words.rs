@@ -199,7 +199,7 @@ pub(crate) fn with_schema(document: Json) -> Json {
 
 /// Returns the step of a checkpoint, with the version of the application that wrote it.
 pub(crate) fn step(snapshot: &Snapshot) -> String {
-    let version = snapshot.record().app_version.as_deref().map(|version| format!(" of {}", escape(version)));
+    let version = snapshot.record().app_version.as_deref().map(|version| format!(", app {}", escape(version)));
     format!("step {}{}", snapshot.step(), version.unwrap_or_default())
 }
 
