@@ -33,25 +33,6 @@ pub(super) fn first(backend: &dyn Log) {
     assert!(place.items(1, "never", ItemRange::All).is_empty() && place.writes(1).is_empty());
 }
 
-pub(super) fn chain(backend: &dyn Log) {
-    let place = root_of(backend, "chain");
-    place.add_all([begin(1).value("n", 1, "1"), on(2, 1).value("n", 2, "2").value("once", 1, "x")]);
-    place.add(on(3, 2));
-    place.add(on(4, 3).value("n", 9, "4"));
-    assert_eq!(place.head(), Some(4));
-    let records = [1, 2, 3, 4].map(|n| place.record(n));
-    for (n, record) in (1..).zip(&records) {
-        assert_eq!(record.ordinal, n - 1, "the ordinal counts from the first checkpoint");
-        assert_eq!(record.parent, (n > 1).then(|| id(n - 1)));
-        assert_eq!(record.branch, records[0].branch, "a chain is one branch");
-    }
-    assert!(records.is_sorted_by_key(|record| record.seq), "seq goes up");
-    assert_eq!([1, 2, 3, 4].map(|n| place.text(n, "n")), ["1", "2", "2", "4"]);
-    assert_eq!(place.text(1, "once"), "-", "a channel is not there before it was written");
-    let written = |channel| place.channel(4, channel).map(|channel| (channel.version, channel.ordinal));
-    assert_eq!((written("once"), written("n")), (Some((1, 1)), Some((9, 3))), "the ordinal is that of who wrote it");
-}
-
 pub(super) fn apart(backend: &dyn Log) {
     let ([a, b], root) = (roots(backend, ["a", "b"]), root_of(backend, "nested"));
     a.add(begin(1).value("x", 1, "of a"));

@@ -1,4 +1,4 @@
-//! Whole states in one read, the checkpoints of a lineage by their ordinals, its versions, and searches of its lists.
+//! The checkpoints of a lineage by their ordinals, its versions, and searches of its lists.
 
 use super::build::*;
 
@@ -12,48 +12,6 @@ fn forked(backend: &dyn Log) -> [CasePlace<'_>; 2] {
     fork.add(fork_of(5, place.point(3)));
     fork.add(on(6, 5).items("list", 4, vec![put(3, "w")]));
     [place, fork]
-}
-
-/// Reads a whole state as lines: `channel@version`, and `channel[position]=text` for the items that are wanted.
-fn whole(place: &CasePlace<'_>, n: u64, wants: &dyn Fn(&str) -> bool) -> Vec<String> {
-    let (mut lines, mut last, mut visited) = (Vec::new(), String::new(), None);
-    let read = place.backend.read_state(&place.point(n), &mut |part| {
-        match part {
-            StatePart::Record(record) => {
-                assert!(visited.replace(record.into_owned()).is_none() && lines.is_empty(), "it comes first, once");
-            }
-            StatePart::Channel(channel) => {
-                last = channel.channel.to_string();
-                lines.push(format!("{last}@{}", channel.version));
-                return Ok(wants(&last));
-            }
-            StatePart::Item(row) => lines.push(format!("{last}[{}]={}", row.position, text_of(row.payload.data))),
-            other => panic!("no other part was asked for: {other:?}"),
-        }
-        Ok(true)
-    });
-    read.expect("reads a whole state");
-    assert_eq!(visited, Some(place.state(n)), "the record is that of the state");
-    lines
-}
-
-/// A whole state equals the channels and the items that are read on their own.
-pub(super) fn whole_states(backend: &dyn Log) {
-    let [place, fork] = &forked(backend);
-    let all = ["a@1", "b@1", "list@4", "list[1]=y", "list[2]=z", "list[3]=w", "other@1", "other[7]=o"];
-    assert_eq!(whole(fork, 6, &|_| true), all);
-    assert_eq!(whole(place, 4, &|name| name == "other"), ["a@1", "b@2", "list@3", "other@1", "other[7]=o"]);
-    for (place, n) in [(place, 1), (place, 2), (place, 3), (place, 4), (fork, 5), (fork, 6)] {
-        let mut apart = Vec::new();
-        for channel in place.state(n).channels {
-            apart.push(format!("{}@{}", channel.channel, channel.version));
-            let items = place.items(n, &channel.channel, ItemRange::All).into_iter();
-            apart.extend(items.map(|(at, .., item)| format!("{}[{at}]={}", channel.channel, text_of(&item.data))));
-        }
-        assert_eq!(whole(place, n, &|_| true), apart, "checkpoint {n}");
-    }
-    let refused = backend.read_state(&place.point(4), &mut |_| Err(StoreError::ReadOnly));
-    assert_eq!(refusal(refused), "of the visitor");
 }
 
 /// The checkpoints of a lineage are found by their ordinals, in any order; its versions come newest first, across a

@@ -86,6 +86,8 @@ pub(super) fn ranges(backend: &dyn Log) {
         if row.position == 4 { Err(StoreError::ReadOnly) } else { Ok(()) }
     });
     assert_eq!((refusal(stopped), visited), ("of the visitor".into(), 3), "nothing is visited after it");
+    let whole = backend.read_state(&place.point(1), &mut |_| Err(StoreError::ReadOnly));
+    assert_eq!(refusal(whole), "of the visitor");
 }
 
 pub(super) fn kinds(backend: &dyn Log) {

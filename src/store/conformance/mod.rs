@@ -69,15 +69,15 @@ fn once(backend: &dyn Log, case: Case) {
 
 /// Every case with its name.
 const CASES: &[(&str, Case)] = cases! {
-    basics once: empty, first, chain, apart, submit, updated_and_seen, not_found, fork_of_thread, fork_of_fork;
+    basics once: empty, first, apart, submit, updated_and_seen, not_found, fork_of_thread, fork_of_fork;
     basics once: abandoned_branch;
-    lineage once: whole_states, ordinals_and_versions, list_search, items_by_id;
+    lineage once: ordinals_and_versions, list_search, items_by_id;
     heads once: own, ancestor, repeat, many_threads, race, chain, together, none_of_all;
     lists once: operations, range_first, ranges, kinds;
     references once: operations, below_one_another, refused_references, deltas;
     replay once: random_history;
     batches once: of_a_thread;
-    values once: sizes, item_fields, shared, checkpoint_fields, at_the_limit;
+    values once: sizes, item_fields, checkpoint_fields, at_the_limit;
     writes once: order, special_indexes, consumed, references, of_one_checkpoint;
     listing once: pages, mixed, prefixes, threads_and_check;
     deletion once: whole, forks, hidden, seqs, of_run, trash;

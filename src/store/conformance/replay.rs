@@ -159,6 +159,8 @@ fn compare(places: &[CasePlace<'_>; 3], n: u64, replay: &Replay) {
     let found = found.into_iter().rev().map(|record| record.map(|record| number(record.point.checkpoint)));
     let lineage = replay.lineage.iter().copied().map(Some).chain([None]);
     assert!(lineage.eq(found), "the lineage of checkpoint {n}");
+    // The items of a list are visited only if they are wanted.
+    let wants = |channel: &str| n.is_multiple_of(2) || channel != LISTS[1];
     let mut whole = Vec::new();
     for (at, channel) in LISTS.into_iter().enumerate() {
         let expected: Vec<_> =
@@ -187,7 +189,8 @@ fn compare(places: &[CasePlace<'_>; 3], n: u64, replay: &Replay) {
         visited.expect("reads versions");
         assert!(written.next().is_none(), "every version of {channel} at checkpoint {n}");
         whole.extend((version > 0).then(|| channel.to_owned()));
-        whole.extend(expected.into_iter().map(|(position, _, text)| format!("{position}={text}")));
+        let items = expected.into_iter().filter(|_| wants(channel));
+        whole.extend(items.map(|(position, _, text)| format!("{position}={text}")));
     }
     let value = place.channel(n, "value").map(|channel| (channel.version, place.text(n, "value")));
     assert_eq!(value, replay.value, "the value at checkpoint {n}");
@@ -195,9 +198,13 @@ fn compare(places: &[CasePlace<'_>; 3], n: u64, replay: &Replay) {
     let mut found = Vec::new();
     let read = backend.read_state(&place.point(n), &mut |part| {
         match part {
-            StatePart::Channel(channel) => found.push(channel.channel.to_string()),
+            StatePart::Record(record) => assert!(found.is_empty() && *record == place.state(n), "it comes first"),
+            StatePart::Channel(channel) => {
+                found.push(channel.channel.to_string());
+                return Ok(wants(&channel.channel));
+            }
             StatePart::Item(row) => found.push(format!("{}={}", row.position, text_of(row.payload.data))),
-            _ => assert!(found.is_empty(), "the record comes first"),
+            other => panic!("no other part was asked for: {other:?}"),
         }
         Ok(true)
     });

@@ -86,21 +86,6 @@ pub(super) fn item_fields(backend: &dyn Log) {
     round_trip(backend, "fields", &payloads);
 }
 
-pub(super) fn shared(backend: &dyn Log) {
-    let places @ [a, b] = &roots(backend, ["shared a", "shared b"]);
-    let large = noise(5, 10 << 10);
-    for place in places {
-        let draft = begin(1).value("x", 1, &large).value("y", 1, &large);
-        place.add(draft.items("list", 1, vec![put(0, &large), put(1, &large)]));
-    }
-    a.add(on(2, 1).value("x", 2, "small").items("list", 2, vec![put(0, "small")]));
-    let whole = Some(ChannelValue::Value(bytes(&large)));
-    let is_whole = |place: &CasePlace<'_>, n, channel| place.channel(n, channel).map(|channel| channel.value) == whole;
-    assert!(is_whole(a, 2, "y") && is_whole(b, 1, "x") && is_whole(a, 1, "x") && !is_whole(a, 2, "x"));
-    let found = a.items(2, "list", ItemRange::All);
-    assert!(found[0].3 == bytes("small") && found[1].3 == bytes(&large));
-}
-
 pub(super) fn checkpoint_fields(backend: &dyn Log) {
     let place = root_of(backend, "checkpoint fields");
     let sources = [(Source::Input, -1), (Source::Loop, 0), (Source::Update, STEP_MAX), (Source::Fork, -STEP_MAX)];
