@@ -7,9 +7,10 @@ use super::row::{damaged_facet, queue_facet};
 use super::{info, mark, sql, verify_facet};
 use crate::base::limits::PRIORITY_MAX;
 use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::read::head;
 use crate::store::sqlite::view::ReadView;
 use crate::store::threads::{ThreadCursor, ThreadInfo, ThreadPage, ThreadQuery};
-use rusqlite::params;
+use rusqlite::{Row, params};
 use std::collections::HashSet;
 
 /// A thread with a checkpoint after the mark.
@@ -60,12 +61,19 @@ fn tail(view: ReadView<'_>) -> Res<(Vec<TailThread>, HashSet<i64>)> {
     let mut rows = statement.query(params![mark(view)?, format!("\"{}\"", ThreadInfo::PRIORITY)])?;
     while let Some(row) = rows.next()? {
         let (newest, thread, is_ranked) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        if ids.insert(thread) {
+        if ids.insert(thread) && !has_ended(view, row)? {
             threads.push(TailThread { thread, newest, is_ranked });
         }
     }
     threads.reverse();
     Ok((threads, ids))
+}
+
+/// Returns whether the newest checkpoint of a thread is its head and has no tasks. Runs that have ended since the mark
+/// are not read: a worker whose queue is short would read them at each claim.
+fn has_ended(view: ReadView<'_>, row: &Row<'_>) -> Res<bool> {
+    let Some(id) = row.get::<_, Option<[u8; 16]>>(3)? else { return Ok(false) };
+    Ok(head::head(view.conn, view.keys, row.get(4)?)?.is_some_and(|head| *head.as_bytes() == id))
 }
 
 /// Visits the threads with a facet, the oldest activity first, but for those of the tail. Returns whether the visit
