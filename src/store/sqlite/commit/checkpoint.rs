@@ -12,7 +12,7 @@ use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{RowPlace, ValueColumn};
 use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, KeyContent, NO_CHANGES, SEEN, VersionRow};
 use crate::store::sqlite::rows::{pack, version};
-use crate::store::sqlite::tables::{Bare, checkpoint};
+use crate::store::sqlite::tables::{self, TableRow, checkpoint};
 use rusqlite::Connection;
 
 impl Tx<'_> {
@@ -114,5 +114,9 @@ pub(crate) fn insert_versions(
     let last = rows.len() - 1;
     rows[last].offset = version::seq_offset(seq, ordinal);
     let check = version::versions_check(keys, branch, ordinal, &rows);
-    rows.iter().enumerate().try_for_each(|(at, row)| row.columns(Some(check).filter(|_| at == last)).insert(conn))
+    let mut insert = conn.prepare_cached(tables::version::Row::INSERT)?;
+    for (at, row) in rows.iter().enumerate() {
+        row.columns(Some(check).filter(|_| at == last)).store_by(&mut insert, None)?;
+    }
+    Ok(())
 }

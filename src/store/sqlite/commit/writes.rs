@@ -19,7 +19,7 @@ use crate::store::sqlite::rows::checksums::{Digests, WriteChecksum};
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::ValueColumn;
 use crate::store::sqlite::sql;
-use crate::store::sqlite::tables::{Bare, StoredColumn, write};
+use crate::store::sqlite::tables::{StoredColumn, TableRow, write};
 use rusqlite::params;
 use rusqlite::types::ValueRef;
 use std::borrow::Cow;
@@ -85,9 +85,10 @@ impl Tx<'_> {
                     checksum_column(&self.caches.keys, &of.checksum, &checksums, run.len())
                 }
             };
+            let mut insert = self.conn.prepare_cached(write::Row::INSERT)?;
             for (at, row) in columns().enumerate() {
                 let sum = if at == 0 { ValueRef::from(&sum) } else { ValueRef::Null };
-                write::Row { sum, ..row }.insert(self.conn)?;
+                write::Row { sum, ..row }.store_by(&mut insert, None)?;
             }
             self.note_written(of, &rows, &stored);
             if child.is_some() && !special {

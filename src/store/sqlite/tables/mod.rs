@@ -16,7 +16,7 @@ pub(crate) use self::declared::*;
 use self::row_check::{ChecksumKey, RowCheck};
 use super::fault::Res;
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, Row, Statement};
 
 /// A column of a table.
 #[derive(Debug)]
@@ -138,7 +138,11 @@ pub(crate) trait TableRow<'r>: Copy {
     /// Runs a statement that stores the row, with the check that follows its columns. Returns the number of rows that
     /// it changed.
     fn store(&self, conn: &Connection, sql: &str, check: Option<i64>) -> Res<usize> {
-        let mut statement = conn.prepare_cached(sql)?;
+        self.store_by(&mut *conn.prepare_cached(sql)?, check)
+    }
+
+    /// Runs a prepared statement that stores the row.
+    fn store_by(&self, statement: &mut Statement<'_>, check: Option<i64>) -> Res<usize> {
         let (mut at, mut bound) = (0, Ok(()));
         let mut bind = |column: ValueRef<'_>| {
             at += 1;

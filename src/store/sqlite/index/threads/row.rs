@@ -10,7 +10,7 @@ use crate::store::counts::ThreadCounts;
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::{Fault, Res, corrupt, damage};
 use crate::store::sqlite::keys::{Identity, Keys};
-use crate::store::sqlite::tables::{Bare, KeyChecked, TableRow, thread_facet, thread_state};
+use crate::store::sqlite::tables::{KeyChecked, TableRow, thread_facet, thread_state};
 use crate::store::status::StatusKind;
 use crate::store::threads::{ThreadInfo, ThreadQuery};
 use rusqlite::types::{Value, ValueRef};
@@ -214,7 +214,10 @@ impl StateRow {
         };
         if !is_filed {
             let Self { newest, thread, .. } = *self;
-            self.facets.iter().try_for_each(|&facet| thread_facet::Row { facet, newest, thread }.put(conn))?;
+            let mut put = conn.prepare_cached(thread_facet::Row::PUT)?;
+            for &facet in &self.facets {
+                thread_facet::Row { facet, newest, thread }.store_by(&mut put, None)?;
+            }
         }
         let facets: Vec<u8> = self.facets.iter().flat_map(|facet| facet.to_le_bytes()).collect();
         let counts = self.counts_column(keys)?;
