@@ -38,6 +38,7 @@ fn the_page_of_workflows_states_the_limits_of_the_code() {
             PRIORITY_MAX,
             LEASE_GROUPS_MAX,
             WORKER_POLL,
+            CLAIM_RUNS_MAX,
             SCHEDULE_LOOK,
             SCHEDULE_LATE_MAX,
             SCHEDULE_RUNS_MAX,
