@@ -205,19 +205,25 @@ fn idle(bench: &Bench, report: &mut FigureReport, process: u32) -> Result<()> {
 /// Runs queued workflows of five tasks on eight threads, and one after another without a worker.
 fn throughput(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let (flow, runs) = (five_tasks()?, bench.runs(800, 20));
-    let opened = disk::open(&bench.file("flows.db")?, Synchronous::Full)?;
-    for n in 0..runs {
-        opened.store.queue(FLOW).enqueue(format!("order-{n}"), n as i64)?;
-    }
-    let worker = Worker::new(&opened.store).register(&flow).concurrency(8);
-    let (us, done) = timed(|| Ok(worker.run_until_idle()?))?;
-    same("workflows that have ended", done.continued, runs as u64)?;
+    let us = work(&bench.file("flows.db")?, &flow, runs)?;
     report.set("workflows_per_s_8_threads", runs as f64 / us * 1e6);
     let path = bench.file("alone.db")?;
     let (us, bytes) = alone(&path, &flow, runs)?;
     report.extra("workflow_us_alone", us);
     report.extra("workflow_bytes", bytes);
     Ok(())
+}
+
+/// Queues workflows, and runs them by a worker with eight threads at FULL. Returns the time of the worker in microseconds.
+pub(crate) fn work(path: &Path, flow: &FiveTaskGraph, runs: usize) -> Result<f64> {
+    let opened = disk::open(path, Synchronous::Full)?;
+    for n in 0..runs {
+        opened.store.queue(FLOW).enqueue(format!("order-{n}"), n as i64)?;
+    }
+    let worker = Worker::new(&opened.store).register(flow).concurrency(8);
+    let (us, done) = timed(|| Ok(worker.run_until_idle()?))?;
+    same("workflows that have ended", done.continued, runs as u64)?;
+    Ok(us)
 }
 
 /// Runs workflows one after another at FULL. Returns the median in microseconds, and the bytes that each adds.

@@ -94,11 +94,12 @@ pub trait ClaimRows {
     /// The error of a read or a write.
     type Error;
 
-    /// Returns the threads of a [queue](ThreadQuery::queue) in its order.
+    /// Returns the threads of a [queue](ThreadQuery::queue) in its order. Those whose lease the claim does not
+    /// [admit](ClaimQuery::admits) may be left out: the runs that are under way stand at the front of a queue.
     ///
     /// # Errors
     /// Those of the backend.
-    fn queued(&mut self, query: &ThreadQuery) -> Result<Vec<Claimable>, Self::Error>;
+    fn queued(&mut self, query: &ThreadQuery, claim: &ClaimQuery) -> Result<Vec<Claimable>, Self::Error>;
 
     /// Returns a thread.
     ///
@@ -137,7 +138,7 @@ impl ClaimCalls<'_> {
 impl ClaimRows for ClaimCalls<'_> {
     type Error = StoreError;
 
-    fn queued(&mut self, query: &ThreadQuery) -> Result<Vec<Claimable>, StoreError> {
+    fn queued(&mut self, query: &ThreadQuery, _: &ClaimQuery) -> Result<Vec<Claimable>, StoreError> {
         self.rows(&ThreadRows::Listed(query))
     }
 
@@ -190,6 +191,12 @@ impl ClaimQuery {
             groups.iter().try_for_each(|of| of.group.validate())?;
         }
         Ok(())
+    }
+
+    /// Returns whether a thread with this lease can be claimed: it is not live, or one of the owners holds it.
+    pub fn admits(&self, lease: Option<&LeaseRecord>) -> bool {
+        let is_own = |lease: &LeaseRecord| self.owners.iter().any(|owner| owner.id() == lease.owner.id());
+        lease.is_none_or(|lease| !lease.is_live(self.now) || is_own(lease))
     }
 
     /// Returns the groups that the lease of a run enters.
@@ -245,7 +252,7 @@ pub fn claim_runs<R: ClaimRows>(query: &ClaimQuery, limit: usize, rows: &mut R) 
     }
     while claim.claims.runs.len() < claim.limit {
         for source in &mut sources {
-            source.fill(rows)?;
+            source.fill(rows, query)?;
         }
         let next = sources.iter_mut().filter(|source| !source.page.is_empty());
         let Some(source) = next.min_by_key(|source| source.place()) else { break };
@@ -319,13 +326,8 @@ impl<'q> Claim<'q> {
     /// passed.
     fn is_due(&self, (info, lease): &Claimable) -> bool {
         let waits = matches!(info.status(), StatusKind::Running | StatusKind::Sleeping | StatusKind::Interrupted);
-        let is_free = lease.as_ref().is_none_or(|lease| !lease.is_live(self.query.now) || self.is_own(lease));
         let is_of_queue = info.graph().is_some_and(|graph| self.query.queues.contains_key(graph));
-        waits && is_free && is_of_queue && !info.facts().is_paused
-    }
-
-    fn is_own(&self, lease: &LeaseRecord) -> bool {
-        self.query.owners.iter().any(|owner| owner.id() == lease.owner.id())
+        waits && self.query.admits(lease.as_ref()) && is_of_queue && !info.facts().is_paused
     }
 
     /// Claims a run, unless it is not due or a limit refuses it. Returns `false` if the limit is that of the queue.
@@ -385,11 +387,11 @@ impl ClaimSource {
     }
 
     /// Reads the next page, if the one before was taken.
-    fn fill<R: ClaimRows>(&mut self, rows: &mut R) -> Result<(), R::Error> {
+    fn fill<R: ClaimRows>(&mut self, rows: &mut R, claim: &ClaimQuery) -> Result<(), R::Error> {
         while self.page.is_empty()
             && let Some(query) = self.next.take()
         {
-            self.page = rows.queued(&query)?.into();
+            self.page = rows.queued(&query, claim)?.into();
             let limit = query.limit.unwrap_or_default();
             let last = self.page.back().filter(|_| self.page.len() >= limit);
             // The runs at the front were passed over: the next page is longer.

@@ -376,10 +376,16 @@ impl<'a> Pair<'a> {
                 let new = self.writes(at, *task, writes);
                 let place = &self.places[place];
                 let mut batch = Batch::new(place.thread.clone(), place.namespace.clone(), Some(head));
-                if let Some(wake_at) = wake_at {
-                    let wake_at = wake_at.map(|micros| Timestamp::from_micros(micros.into()));
-                    batch.timers.push(NewTimer::new(at, new.task, wake_at));
-                }
+                // A task that waits until a time has a timer, or a check finds that it is missing.
+                let stored = self.model.writes(&place.point(at)).unwrap();
+                let of_task = stored.iter().filter(|write| write.task == new.task);
+                let marks = new.writes.iter().map(|write| (write.index, write.mark));
+                let mut marks = marks.chain(of_task.map(|write| (write.index, write.mark)));
+                let wake_at = match marks.find(|(index, _)| *index == -3) {
+                    Some((_, Some(WriteMark::WaitsUntil(until)))) => Some(Some(until)),
+                    _ => wake_at.map(|wake_at| wake_at.map(|micros| Timestamp::from_micros(micros.into()))),
+                };
+                batch.timers.extend(wake_at.map(|wake_at| NewTimer::new(at, new.task, wake_at)));
                 batch.writes.push(new);
                 Some(batch)
             }

@@ -193,6 +193,7 @@ impl CheckpointDraft {
     pub(super) fn in_full(mut self) -> Self {
         (self.0.source, self.0.run) = (Source::Update, Some(RunId::from_bytes([9; 16])));
         self.0.metadata = Some(r#"{"why":"because, «ü»"}"#.into());
+        self.0.app_version = Some("1.2.0-ü".into());
         self.0.parents = [(Namespace::root(), id(7)), (Namespace::new("outer:1").expect("is a path"), id(8))].into();
         let pulled = TaskRecord::new(task(1), "pulled", TaskKind::Pull { triggers: Vec::new() });
         self.0.tasks = vec![pulled, TaskRecord::new(task(2), "pushed", TaskKind::Push { index: 7 })];

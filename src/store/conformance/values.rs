@@ -97,6 +97,7 @@ pub(super) fn checkpoint_fields(backend: &dyn Log) {
         let record = place.record(n);
         assert_eq!((record.step, record.source, record.created_at), (step, source, new.created_at));
         assert_eq!((record.run, &record.metadata), (new.run, &new.metadata));
+        assert_eq!(record.app_version, new.app_version);
         assert_eq!((&record.tasks, &record.parents), (&new.tasks, &new.parents));
         assert_eq!(backend.head(&place.thread, &place.namespace).expect("reads the head").as_ref(), Some(&record));
         assert_eq!(place.state(n).checkpoint, record);

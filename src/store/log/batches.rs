@@ -145,6 +145,7 @@ impl<'a, L: Log + ?Sized> ThreadBatches<'a, L> {
         let mut new = NewCheckpoint::new(id, parent, record.step, record.source, record.created_at);
         new.run = record.run;
         new.metadata.clone_from(&record.metadata);
+        new.app_version.clone_from(&record.app_version);
         new.parents = Arc::clone(&record.parents);
         new.tasks.clone_from(&record.tasks);
         let state = self.log.state(&record.point)?;
@@ -183,6 +184,7 @@ impl<'a, L: Log + ?Sized> ThreadBatches<'a, L> {
         let mut new = NewCheckpoint::new(id, None, record.step, record.source, record.created_at);
         new.run = record.run;
         new.metadata.clone_from(&record.metadata);
+        new.app_version.clone_from(&record.app_version);
         new.parents = Arc::clone(&record.parents);
         new.tasks.clone_from(&record.tasks);
         let state = self.log.state(&record.point)?;

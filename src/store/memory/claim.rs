@@ -6,7 +6,7 @@ use crate::base::{ThreadId, Timestamp};
 use crate::store::backend::{ClaimRows, Claimable};
 use crate::store::batch::Batch;
 use crate::store::lease::{LeaseRecord, NewLease};
-use crate::store::log::TimerQuery;
+use crate::store::log::{ClaimQuery, TimerQuery};
 use crate::store::record::TimerRecord;
 use crate::store::{StoreError, ThreadInfo, ThreadQuery};
 
@@ -26,7 +26,7 @@ impl ClaimedRows<'_> {
 impl ClaimRows for ClaimedRows<'_> {
     type Error = StoreError;
 
-    fn queued(&mut self, query: &ThreadQuery) -> Result<Vec<Claimable>, StoreError> {
+    fn queued(&mut self, query: &ThreadQuery, _: &ClaimQuery) -> Result<Vec<Claimable>, StoreError> {
         Ok(threads::list(self.0, query)?.into_iter().map(|info| self.with_lease(info)).collect())
     }
 

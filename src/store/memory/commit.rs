@@ -207,6 +207,7 @@ impl BatchPart<'_> {
         record.forked_from = if let Some(Parent::Fork(at)) = &new.parent { Some(at.clone()) } else { None };
         record.ordinal = parent.map_or(0, |parent| parent.record.ordinal + 1);
         (record.run, record.metadata, record.tasks) = (new.run, new.metadata.clone(), new.tasks.clone());
+        record.app_version.clone_from(&new.app_version);
         record.parents = Arc::clone(&new.parents);
         record
     }

@@ -11,6 +11,7 @@ use crate::limits::{NAME_USERS_MAX, NAMES_CACHE_MAX, WRITER_CACHE_MAX};
 use crate::store::prune::is_pruned;
 use crate::store::record::{StoredHead, TaskRecord};
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::index::threads::QueueTail;
 use crate::store::sqlite::index::threads::unfollowed::Unfollowed;
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::read::list_end::ListEnds;
@@ -65,6 +66,8 @@ pub(crate) struct Caches {
     pub(crate) followed: Option<i64>,
     /// The tokens and the costs of the checkpoints that the table of threads does not follow yet.
     pub(crate) unfollowed: Unfollowed,
+    /// The checkpoints that the table of threads does not follow yet, as the last claim has read them.
+    pub(crate) queue_tail: QueueTail,
 }
 
 impl Caches {
@@ -82,7 +85,7 @@ impl Caches {
     pub(crate) fn rolled_back(&mut self) {
         (self.next_seq, self.is_refreshed) = (None, false);
         (self.followed, self.has_timers) = (None, None);
-        self.unfollowed = Unfollowed::default();
+        (self.unfollowed, self.queue_tail) = (Unfollowed::default(), QueueTail::default());
         self.ids.forget();
         if self.fresh {
             *self = Self::new(Arc::clone(&self.keys));
@@ -97,7 +100,7 @@ impl Caches {
         self.leases.clear();
         self.places.clear();
         self.lists.clear();
-        self.unfollowed = Unfollowed::default();
+        (self.unfollowed, self.queue_tail) = (Unfollowed::default(), QueueTail::default());
         self.ids.forget();
         (self.next_seq, self.has_timers) = (None, None);
     }

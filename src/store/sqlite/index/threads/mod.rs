@@ -21,6 +21,7 @@ pub(crate) mod unfollowed;
 
 pub(crate) use self::counts::has_older_tokens;
 use self::counts::{counted, usage_of_checkpoint, usage_of_thread};
+pub(crate) use self::queue::QueueTail;
 pub(crate) use self::row::undamaged;
 use self::row::{StateRow, damaged_facet, facet_of, hide};
 pub(crate) use self::rows::rows;
@@ -342,14 +343,34 @@ pub(crate) fn list(view: ReadView<'_>, query: &ThreadQuery) -> Res<Vec<ThreadInf
     counted(view, list_uncounted(view, query)?)
 }
 
+/// Returns the page of a queue, without counts, of the threads whose numbers `admits` lets pass. `tail` has followed the
+/// log.
+pub(crate) fn list_queue(
+    view: ReadView<'_>,
+    query: &ThreadQuery,
+    tail: &QueueTail,
+    admits: &mut dyn FnMut(i64) -> Res<bool>,
+) -> Res<Vec<ThreadInfo>> {
+    debug_assert_eq!(query.order, ThreadOrder::Queue, "the tail is that of a queue");
+    let mut page = ThreadPage::new(query);
+    if !page.is_full() {
+        queue::list(view, query, tail, admits, &mut page)?;
+    }
+    Ok(page.into_threads())
+}
+
 /// Returns the page of a listing, without counts.
-pub(crate) fn list_uncounted(view: ReadView<'_>, query: &ThreadQuery) -> Res<Vec<ThreadInfo>> {
+fn list_uncounted(view: ReadView<'_>, query: &ThreadQuery) -> Res<Vec<ThreadInfo>> {
     let mut page = ThreadPage::new(query);
     if !page.is_full() {
         match query.order {
             ThreadOrder::Activity => by_activity(view, query, &mut page)?,
             ThreadOrder::Id => by_id(view, query, &mut page)?,
-            ThreadOrder::Queue => queue::list(view, query, &mut page)?,
+            ThreadOrder::Queue => {
+                let mut tail = QueueTail::default();
+                tail.follow(view)?;
+                queue::list(view, query, &tail, &mut |_| Ok(true), &mut page)?;
+            }
         }
     }
     Ok(page.into_threads())

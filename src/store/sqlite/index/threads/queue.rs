@@ -10,25 +10,74 @@ use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::read::head;
 use crate::store::sqlite::view::ReadView;
 use crate::store::threads::{ThreadCursor, ThreadInfo, ThreadPage, ThreadQuery};
-use rusqlite::{Row, params};
+use rusqlite::params;
 use std::collections::HashSet;
 
-/// A thread with a checkpoint after the mark.
-struct TailThread {
+/// A checkpoint after the mark, of a root namespace.
+#[derive(Clone, Copy, Debug)]
+struct TailRow {
     thread: i64,
-    newest: i64,
-    /// True if its newest checkpoint states a priority, or might.
+    seq: i64,
+    /// True if it states a priority, or might.
     is_ranked: bool,
+    /// Its id and its namespace if it has no tasks.
+    end: Option<([u8; 16], i64)>,
 }
 
-/// Offers the threads of the queue to a page.
-pub(super) fn list(view: ReadView<'_>, query: &ThreadQuery, page: &mut ThreadPage<'_>) -> Res<()> {
+/// The checkpoints after the mark. The writer retains those of the last claim, so that the next one reads what was added
+/// since: a worker claims once for some checkpoints, and up to 128 are after the mark.
+#[derive(Debug, Default)]
+pub(crate) struct QueueTail {
+    /// In the order of the log.
+    rows: Vec<TailRow>,
+    mark: i64,
+}
+
+impl QueueTail {
+    /// Reads the checkpoints that were added.
+    pub(crate) fn follow(&mut self, view: ReadView<'_>) -> Res<()> {
+        let mark = mark(view)?;
+        if mark < self.mark {
+            self.rows.clear();
+        }
+        self.mark = mark;
+        self.rows.retain(|row| row.seq > mark);
+        let last = self.rows.last().map_or(mark, |row| row.seq);
+        let mut statement = view.conn.prepare_cached(sql::TAIL_RANKED)?;
+        let mut rows = statement.query(params![last, format!("\"{}\"", ThreadInfo::PRIORITY)])?;
+        while let Some(row) = rows.next()? {
+            let id: Option<[u8; 16]> = row.get(3)?;
+            let end = id.map(|id| Ok::<_, rusqlite::Error>((id, row.get(4)?))).transpose()?;
+            self.rows.push(TailRow { seq: row.get(0)?, thread: row.get(1)?, is_ranked: row.get(2)?, end });
+        }
+        Ok(())
+    }
+
+    /// Returns the newest row of each thread, the oldest activity first, and the numbers of the threads.
+    fn threads(&self) -> (Vec<TailRow>, HashSet<i64>) {
+        let mut ids = HashSet::new();
+        let mut threads: Vec<TailRow> = self.rows.iter().rev().filter(|row| ids.insert(row.thread)).copied().collect();
+        threads.reverse();
+        (threads, ids)
+    }
+}
+
+/// Offers the threads of the queue to a page, but for those that `admits` does not let pass.
+pub(super) fn list(
+    view: ReadView<'_>,
+    query: &ThreadQuery,
+    tail: &QueueTail,
+    admits: &mut dyn FnMut(i64) -> Res<bool>,
+    page: &mut ThreadPage<'_>,
+) -> Res<()> {
     let Some(graph) = query.graph.as_deref() else { return Ok(()) };
-    let (tail, ids) = tail(view)?;
-    each_of(view, damaged_facet(view.keys), 0, &ids, &mut |_| Ok(true))?;
+    let (tail, ids) = tail.threads();
+    each_of(view, damaged_facet(view.keys), 0, &ids, &mut |_| Ok(true), &mut |_| Ok(true))?;
     let mut ranked: Vec<ThreadInfo> = Vec::new();
-    for thread in tail.iter().filter(|thread| thread.is_ranked) {
-        ranked.push(info(view, thread.thread, thread.newest)?);
+    for row in tail.iter().filter(|row| row.is_ranked) {
+        if admits(row.thread)? {
+            ranked.extend(unended(view, row)?);
+        }
     }
     for priority in (0..=PRIORITY_MAX).rev() {
         let after = match query.after.as_ref().map(ThreadCursor::queue_place) {
@@ -37,14 +86,17 @@ pub(super) fn list(view: ReadView<'_>, query: &ThreadQuery, page: &mut ThreadPag
             _ => 0,
         };
         let facet = queue_facet(view.keys, query, graph, priority);
-        if !each_of(view, facet, after, &ids, &mut |info| Ok(page.offer(info)))? {
+        if !each_of(view, facet, after, &ids, admits, &mut |info| Ok(page.offer(info)))? {
             return Ok(());
         }
         let mut newer: Vec<ThreadInfo> = ranked.extract_if(.., |info| info.priority() == priority).collect();
         if priority == 0 {
             // The threads without a priority are read when all others are in the page.
-            let plain = tail.iter().filter(|thread| !thread.is_ranked);
-            newer.extend(plain.map(|thread| info(view, thread.thread, thread.newest)).collect::<Res<Vec<_>>>()?);
+            for row in tail.iter().filter(|row| !row.is_ranked) {
+                if admits(row.thread)? {
+                    newer.extend(unended(view, row)?);
+                }
+            }
             newer.sort_by_key(ThreadInfo::seq);
         }
         if !newer.into_iter().all(|info| page.offer(info)) {
@@ -54,42 +106,32 @@ pub(super) fn list(view: ReadView<'_>, query: &ThreadQuery, page: &mut ThreadPag
     Ok(())
 }
 
-/// Returns the threads with checkpoints after the mark, the oldest activity first, and their numbers.
-fn tail(view: ReadView<'_>) -> Res<(Vec<TailThread>, HashSet<i64>)> {
-    let (mut threads, mut ids) = (Vec::new(), HashSet::new());
-    let mut statement = view.conn.prepare_cached(sql::TAIL_RANKED)?;
-    let mut rows = statement.query(params![mark(view)?, format!("\"{}\"", ThreadInfo::PRIORITY)])?;
-    while let Some(row) = rows.next()? {
-        let (newest, thread, is_ranked) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        if ids.insert(thread) && !has_ended(view, row)? {
-            threads.push(TailThread { thread, newest, is_ranked });
-        }
+/// Reads a thread, unless its newest checkpoint is its head and has no tasks: a worker whose queue is short would read
+/// the runs that have ended since the mark at each claim.
+fn unended(view: ReadView<'_>, row: &TailRow) -> Res<Option<ThreadInfo>> {
+    if let Some((id, namespace)) = row.end
+        && head::head(view.conn, view.keys, namespace)?.is_some_and(|head| *head.as_bytes() == id)
+    {
+        return Ok(None);
     }
-    threads.reverse();
-    Ok((threads, ids))
+    info(view, row.thread, row.seq).map(Some)
 }
 
-/// Returns whether the newest checkpoint of a thread is its head and has no tasks. Runs that have ended since the mark
-/// are not read: a worker whose queue is short would read them at each claim.
-fn has_ended(view: ReadView<'_>, row: &Row<'_>) -> Res<bool> {
-    let Some(id) = row.get::<_, Option<[u8; 16]>>(3)? else { return Ok(false) };
-    Ok(head::head(view.conn, view.keys, row.get(4)?)?.is_some_and(|head| *head.as_bytes() == id))
-}
-
-/// Visits the threads with a facet, the oldest activity first, but for those of the tail. Returns whether the visit
-/// goes on.
+/// Visits the threads with a facet, the oldest activity first, but for those of the tail and those that `admits` does not
+/// let pass. Returns whether the visit goes on.
 fn each_of(
     view: ReadView<'_>,
     facet: i64,
     after: i64,
     tail: &HashSet<i64>,
+    admits: &mut dyn FnMut(i64) -> Res<bool>,
     visit: &mut dyn FnMut(ThreadInfo) -> Res<bool>,
 ) -> Res<bool> {
     let mut statement = view.conn.prepare_cached(sql::FACET_OLDEST)?;
     let mut rows = statement.query(params![facet, after])?;
     while let Some(row) = rows.next()? {
         let (newest, thread): (i64, i64) = (row.get(0)?, row.get(1)?);
-        if tail.contains(&thread) {
+        if tail.contains(&thread) || !admits(thread)? {
             continue;
         }
         verify_facet(view, facet, thread, newest)?;

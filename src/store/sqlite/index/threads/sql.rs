@@ -19,12 +19,12 @@ pub(super) const FACETS: &str = "SELECT facet, newest, thread FROM thread_facet"
 /// has no row.
 pub(super) const TAIL: &str = "SELECT c.seq, t.id FROM checkpoint c CROSS JOIN namespace n ON n.id = c.namespace \
      CROSS JOIN thread t ON t.id = n.thread WHERE c.seq > ?1 AND n.path = '' ORDER BY c.seq DESC";
-/// The same, with whether the metadata of each name a priority, or are sealed, and its id and namespace if it has no
-/// tasks.
+/// The same, the oldest first, with whether the metadata of each name a priority, or are sealed, and its namespace, with
+/// its id if it has no tasks.
 pub(super) const TAIL_RANKED: &str = "SELECT c.seq, t.id, coalesce(typeof(c.metadata) = 'blob' OR instr(c.metadata, ?2) > 0, 0), \
      CASE WHEN c.tasks IS NULL THEN c.id END, n.id \
      FROM checkpoint c CROSS JOIN namespace n ON n.id = c.namespace \
-     CROSS JOIN thread t ON t.id = n.thread WHERE c.seq > ?1 AND n.path = '' ORDER BY c.seq DESC";
+     CROSS JOIN thread t ON t.id = n.thread WHERE c.seq > ?1 AND n.path = '' ORDER BY c.seq";
 /// The next checkpoints after one of the log, with their threads; those of root namespaces have their namespace.
 pub(super) const NEXT: &str = "SELECT c.seq, t.id, CASE n.path WHEN '' THEN n.id END FROM checkpoint c \
      LEFT JOIN namespace n ON n.id = c.namespace LEFT JOIN thread t ON t.id = n.thread \

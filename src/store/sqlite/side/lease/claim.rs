@@ -12,7 +12,7 @@ use crate::store::record::TimerRecord;
 use crate::store::sqlite::commit::caches::{Caches, refresh};
 use crate::store::sqlite::commit::leases::retained;
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
-use crate::store::sqlite::index::threads;
+use crate::store::sqlite::index::threads::{self, QueueTail};
 use crate::store::sqlite::read::lease;
 use crate::store::sqlite::side::timer;
 use crate::store::sqlite::verify::neighbors;
@@ -47,6 +47,14 @@ pub(crate) fn claim(conn: &Connection, caches: &mut Caches, job: &ClaimJob) -> R
 struct ReadRows<'v>(ReadView<'v>);
 
 impl ReadRows<'_> {
+    /// Returns a page of a queue. `tail` follows the log first.
+    fn queued_after(&self, query: &ThreadQuery, claim: &ClaimQuery, tail: &mut QueueTail) -> Res<Vec<Claimable>> {
+        tail.follow(self.0)?;
+        let admits = &mut |thread| Ok(claim.admits(lease::read(self.0.conn, self.0.keys, thread)?.as_ref()));
+        let page = threads::list_queue(self.0, query, tail, admits)?;
+        page.into_iter().map(|info| self.with_lease(info)).collect()
+    }
+
     fn with_lease(&self, info: ThreadInfo) -> Res<Claimable> {
         let lease = lease::of_id(self.0, info.id())?;
         Ok((info, lease))
@@ -56,9 +64,9 @@ impl ReadRows<'_> {
 impl ClaimRows for ReadRows<'_> {
     type Error = Fault;
 
-    fn queued(&mut self, query: &ThreadQuery) -> Res<Vec<Claimable>> {
-        let page = threads::list_uncounted(self.0, query)?;
-        page.into_iter().map(|info| self.with_lease(info)).collect()
+    fn queued(&mut self, query: &ThreadQuery, claim: &ClaimQuery) -> Res<Vec<Claimable>> {
+        let mut tail = QueueTail::default();
+        self.queued_after(query, claim, &mut tail)
     }
 
     fn thread(&mut self, thread: &ThreadId) -> Res<Option<Claimable>> {
@@ -93,8 +101,12 @@ impl WrittenRows<'_> {
 impl ClaimRows for WrittenRows<'_> {
     type Error = Fault;
 
-    fn queued(&mut self, query: &ThreadQuery) -> Res<Vec<Claimable>> {
-        self.read().queued(query)
+    fn queued(&mut self, query: &ThreadQuery, claim: &ClaimQuery) -> Res<Vec<Claimable>> {
+        // It is retained unless the read fails.
+        let mut tail = std::mem::take(&mut self.caches.queue_tail);
+        let page = self.read().queued_after(query, claim, &mut tail)?;
+        self.caches.queue_tail = tail;
+        Ok(page)
     }
 
     fn thread(&mut self, thread: &ThreadId) -> Res<Option<Claimable>> {
