@@ -214,7 +214,8 @@ fn throughput(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     Ok(())
 }
 
-/// Queues workflows, and runs them by a worker with eight threads at FULL. Returns the time of the worker in microseconds.
+/// Queues workflows, and runs them by a worker with eight threads at FULL. Returns the time of the worker in
+/// microseconds.
 pub(crate) fn work(path: &Path, flow: &FiveTaskGraph, runs: usize) -> Result<f64> {
     let opened = disk::open(path, Synchronous::Full)?;
     for n in 0..runs {

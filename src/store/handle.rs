@@ -157,7 +157,7 @@ impl Store {
     /// # let folder = tempfile::tempdir().unwrap();
     /// let store = Store::open(folder.path().join("notes.db"))?;
     /// let stats = store.stats()?;
-    /// assert_eq!((stats.format, stats.file_bytes % stats.page_bytes), (2, 0));
+    /// assert_eq!((stats.format, stats.file_bytes % stats.page_bytes), (1, 0));
     /// assert!(stats.file_bytes > 0 && stats.wal_copied_frames <= stats.wal_frames);
     /// if stats.is_wal_large() {
     ///     // A reader of another process has been open for long: commits may soon be refused.

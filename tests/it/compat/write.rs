@@ -129,12 +129,12 @@ fn runs(store: &Store) {
         (new.run, new.changes) = (Some(run), vec![items("messages", 1, vec![put(0, message("a0", "go"))])]);
     });
     let write = |index, channel: &str, value| NewWrite::new(index, channel, value);
-    let answers = WriteValue::Items(vec![message("a1", "one"), message("a2", &"y".repeat(1_600))].into());
+    let answers = WriteValue::Items(vec![message("a1", "one"), message("a2", &"y".repeat(1_600))]);
     let of_tasks = vec![
         NewWrites::new(input.checkpoint, task(1), "~__pregel_pull, ask").with(vec![
             write(0, "messages", answers),
             write(1, "score", WriteValue::One(plain(&[42]))),
-            write(2, "empty", WriteValue::Items(Vec::new().into())),
+            write(2, "empty", WriteValue::Items(Vec::new())),
         ]),
         NewWrites::new(input.checkpoint, task(2), "~__pregel_push, 3").with(vec![write(0, "notes", WriteValue::Null)]),
         NewWrites::new(input.checkpoint, task(3), "~__pregel_call, x").with(vec![write(

@@ -316,32 +316,3 @@ fn the_status_of_a_thread_follows_from_its_log() {
         assert_eq!(status("asks"), ThreadStatus::Done);
     });
 }
-
-#[test]
-fn views_show_the_steps_of_a_graph_and_its_pending_tasks() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("views.db");
-    let store = Store::open(&path).unwrap();
-    run_titles(&store);
-    drop(store);
-    let conn = annals::rusqlite::Connection::open(&path).unwrap();
-    let rows = |query: &str| {
-        let mut statement = conn.prepare(query).unwrap();
-        let rows = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
-        rows.map(|row| row.unwrap()).collect::<Vec<_>>()
-    };
-    let threads = "SELECT thread || ' ' || status || ' ' || coalesce(error, '') FROM v_threads ORDER BY thread";
-    assert_eq!(
-        rows(threads),
-        ["asks interrupted ", "ends done ", r#"fails failed node "work" failed: no model"#, "sleeps sleeping "]
-    );
-    let pending = "SELECT thread || ' ' || node || ' ' || state || ' ' || (wake_at IS NOT NULL) || ' ' || coalesce(error, '') \
-         FROM v_pending ORDER BY thread";
-    let expected =
-        ["asks work interrupted 0 ", r#"fails work failed 0 node "work" failed: no model"#, "sleeps work sleeping 1 "];
-    assert_eq!(rows(pending), expected);
-    let steps = "SELECT node || ' ' || state || ' ' || (seconds >= 0) FROM v_steps WHERE thread = 'ends' ORDER BY seq";
-    assert_eq!(rows(steps), ["__start__ done 1", "first done 1", "work done 1"]);
-    let errors = "SELECT thread || ' ' || error FROM v_checkpoints WHERE error IS NOT NULL";
-    assert_eq!(rows(errors), [r#"fails node "work" failed: no model"#]);
-}

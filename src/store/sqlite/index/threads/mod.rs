@@ -343,8 +343,8 @@ pub(crate) fn list(view: ReadView<'_>, query: &ThreadQuery) -> Res<Vec<ThreadInf
     counted(view, list_uncounted(view, query)?)
 }
 
-/// Returns the page of a queue, without counts, of the threads whose numbers `admits` lets pass. `tail` has followed the
-/// log.
+/// Returns the page of a queue, without counts, of the threads whose numbers `admits` lets pass. `tail` has followed
+/// the log.
 pub(crate) fn list_queue(
     view: ReadView<'_>,
     query: &ThreadQuery,

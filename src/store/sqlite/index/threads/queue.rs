@@ -24,8 +24,8 @@ struct TailRow {
     end: Option<([u8; 16], i64)>,
 }
 
-/// The checkpoints after the mark. The writer retains those of the last claim, so that the next one reads what was added
-/// since: a worker claims once for some checkpoints, and up to 128 are after the mark.
+/// The checkpoints after the mark. The writer retains those of the last claim, so that the next one reads what was
+/// added since: a worker claims once for some checkpoints, and up to 128 are after the mark.
 #[derive(Debug, Default)]
 pub(crate) struct QueueTail {
     /// In the order of the log.
@@ -117,8 +117,8 @@ fn unended(view: ReadView<'_>, row: &TailRow) -> Res<Option<ThreadInfo>> {
     info(view, row.thread, row.seq).map(Some)
 }
 
-/// Visits the threads with a facet, the oldest activity first, but for those of the tail and those that `admits` does not
-/// let pass. Returns whether the visit goes on.
+/// Visits the threads with a facet, the oldest activity first, but for those of the tail and those that `admits` does
+/// not let pass. Returns whether the visit goes on.
 fn each_of(
     view: ReadView<'_>,
     facet: i64,
