@@ -19,8 +19,8 @@ pub(super) const FACETS: &str = "SELECT facet, newest, thread FROM thread_facet"
 /// has no row.
 pub(super) const TAIL: &str = "SELECT c.seq, t.id FROM checkpoint c CROSS JOIN namespace n ON n.id = c.namespace \
      CROSS JOIN thread t ON t.id = n.thread WHERE c.seq > ?1 AND n.path = '' ORDER BY c.seq DESC";
-/// The same, the oldest first, with whether the metadata of each name a priority, or are sealed, and its namespace, with
-/// its id if it has no tasks.
+/// The same, the oldest first, with whether the metadata of each name a priority, or are sealed, and its namespace,
+/// with its id if it has no tasks.
 pub(super) const TAIL_RANKED: &str = "SELECT c.seq, t.id, coalesce(typeof(c.metadata) = 'blob' OR instr(c.metadata, ?2) > 0, 0), \
      CASE WHEN c.tasks IS NULL THEN c.id END, n.id \
      FROM checkpoint c CROSS JOIN namespace n ON n.id = c.namespace \
