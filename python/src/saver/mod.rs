@@ -11,6 +11,7 @@ mod raw;
 mod read;
 mod waiting;
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,7 +37,7 @@ pub(crate) use waiting::{_end_wakes, PyPut};
 /// A saver of LangGraph on a store.
 #[pyclass(frozen, name = "_Saver", module = "annals")]
 pub(crate) struct PySaver {
-    saver: Saver,
+    saver: Arc<SharedSaver>,
     serde: Py<PyAny>,
     /// The number of the serializer, among those of the process.
     serializer: u64,
@@ -101,12 +102,23 @@ impl PySaver {
     }
 }
 
-impl Drop for PySaver {
+/// The saver that the objects of all serializers share.
+struct SharedSaver(Saver);
+
+impl Deref for SharedSaver {
+    type Target = Saver;
+
+    fn deref(&self) -> &Saver {
+        &self.0
+    }
+}
+
+impl Drop for SharedSaver {
     /// The last handle waits for what the saver still stores, and a thread of the store that wakes a loop waits for the
     /// interpreter: so nothing is left to store once the interpreter is held.
     fn drop(&mut self) {
         // Nobody is left to whom an error could be told.
-        _ = Python::try_attach(|py| py.detach(|| self.saver.flush()));
+        _ = Python::try_attach(|py| py.detach(|| self.0.flush()));
     }
 }
 
@@ -127,7 +139,7 @@ impl PySaver {
             _ => return Err(invalid(format!("on_conflict: {on_conflict:?} is not one of error and fork"))),
         };
         Ok(Self {
-            saver: Saver::new(store.open()?),
+            saver: Arc::new(SharedSaver(Saver::new(store.open()?))),
             serde,
             serializer: SERIALIZERS.fetch_add(1, Ordering::Relaxed),
             splits_lists,
@@ -141,7 +153,7 @@ impl PySaver {
     /// Returns the same saver with another serializer.
     fn with_serde(&self, serde: Py<PyAny>, splits_lists: bool) -> Self {
         Self {
-            saver: self.saver.clone(),
+            saver: Arc::clone(&self.saver),
             serde,
             serializer: SERIALIZERS.fetch_add(1, Ordering::Relaxed),
             splits_lists,
