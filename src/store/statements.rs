@@ -171,7 +171,7 @@ impl SqlRow<'_> {
     /// Reads the value of a column, counted from 0.
     ///
     /// # Errors
-    /// [`StoreError::Sql`] if there is no such column, or if its value is of another type.
+    /// [`StoreError::Sql`] if the row has no such column, or if its value is of another type.
     pub fn get<T: FromSql>(&self, column: usize) -> Result<T, StoreError> {
         let value = self.values.get(column);
         value.and_then(T::from_value).ok_or_else(|| StoreError::Sql {

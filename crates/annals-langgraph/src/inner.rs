@@ -373,8 +373,8 @@ impl SaverInner {
 }
 
 impl SaverInner {
-    /// Ends the thread that flushes, and stores what is buffered. The thread holds the store while it flushes, so it is
-    /// waited for: a store that nobody else holds is closed when the last handle is.
+    /// Ends the thread that flushes, waits for it, and stores what is buffered. The thread holds the store while it
+    /// flushes; the store would be closed after the last handle.
     pub(crate) fn close(&self) {
         self.signal.told.lock().is_closed = true;
         self.signal.changed.notify_all();
@@ -391,22 +391,25 @@ impl SaverInner {
 /// The body of the thread that stores buffered writes once they have waited.
 fn flush_late(saver: &Weak<SaverInner>, signal: &FlushSignal) {
     loop {
-        let mut told = signal.told.lock();
-        while !told.has_writes && !told.is_closed {
-            signal.changed.wait(&mut told);
-        }
-        if !told.is_closed {
-            signal.changed.wait_for(&mut told, WRITES_LINGER);
-        }
-        told.has_writes = false;
-        if told.is_closed {
+        if !signal.wait_for_writes() {
             return;
         }
-        drop(told);
         match saver.upgrade() {
             Some(saver) => saver.store_buffered(None),
             None => return,
         }
+    }
+}
+
+impl FlushSignal {
+    /// Waits for writes, and lets them wait for their checkpoint. Writes that come meanwhile do not cut this short: most
+    /// tasks have several. Returns `false` if the saver is closed.
+    fn wait_for_writes(&self) -> bool {
+        let mut told = self.told.lock();
+        self.changed.wait_while(&mut told, |told| !told.has_writes && !told.is_closed);
+        _ = self.changed.wait_while_for(&mut told, |told| !told.is_closed, WRITES_LINGER);
+        told.has_writes = false;
+        !told.is_closed
     }
 }
 
@@ -423,4 +426,26 @@ fn groups(writes: Vec<TaskWrites>) -> Vec<Vec<TaskWrites>> {
         }
     }
     groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn writes_that_come_meanwhile_do_not_cut_the_wait_short() {
+        let signal = FlushSignal::default();
+        std::thread::scope(|scope| {
+            let begin = Instant::now();
+            let flusher = scope.spawn(|| signal.wait_for_writes());
+            while !flusher.is_finished() {
+                signal.told.lock().has_writes = true;
+                signal.changed.notify_all();
+                std::thread::yield_now();
+            }
+            assert!(flusher.join().unwrap(), "the saver is open");
+            assert!(begin.elapsed() >= WRITES_LINGER);
+        });
+    }
 }

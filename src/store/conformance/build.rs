@@ -435,7 +435,7 @@ pub(super) fn refusal<T: Debug>(result: Result<T, StoreError>) -> String {
     }
 }
 
-/// What a backend must refuse, with the text beside it.
+/// A call that a backend must refuse, with the text of the refusal.
 pub(super) trait Refuses {
     fn refuses<'t>(&self, batches: impl IntoIterator<Item = (Batch, &'t str)>);
     fn refuses_operations<'t>(&self, operations: impl IntoIterator<Item = (NewOperation, &'t str)>);

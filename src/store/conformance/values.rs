@@ -104,7 +104,7 @@ pub(super) fn checkpoint_fields(backend: &dyn Log) {
     }
 }
 
-/// What stands at a limit is accepted, and what is past it is refused before anything is written.
+/// Sizes at a limit are accepted, and sizes past it are refused before anything is written.
 pub(super) fn at_the_limit(backend: &dyn Log) {
     let place = root_of(backend, "limits");
     place.add(begin(1).tasks(&["node"]));

@@ -150,7 +150,7 @@ fn publish(unfinished: &Path, to: &Path) -> std::io::Result<()> {
     File::open(unfinished)?.sync_all()?;
     fs::hard_link(unfinished, to)?;
     fs::remove_file(unfinished)?;
-    // Where a folder is a file that can be synced, the name lasts as well.
+    // The name lasts as well, on systems that can sync a folder.
     let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }

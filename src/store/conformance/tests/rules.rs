@@ -1,4 +1,4 @@
-//! What is refused before a backend looks at its log: operations, references, groups, tables and searches.
+//! Operations, references, groups, tables and searches that are refused before a backend looks at its log.
 
 use super::on_memory;
 use crate::base::Codec;
