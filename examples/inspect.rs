@@ -56,13 +56,14 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
         }
     }
 
-    // The same with SQLite alone: the views are public.
+    // The channels with SQLite alone: the views are public; `annals sql` shows their values as well.
     let conn = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     let mut statement =
-        conn.prepare("SELECT thread, channel, json FROM v_state WHERE json IS NOT NULL ORDER BY 1, 2")?;
+        conn.prepare("SELECT thread, channel, version, kind FROM v_channel_versions ORDER BY seq, channel")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        println!("{} {} = {}", row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?);
+        let (thread, channel): (String, String) = (row.get(0)?, row.get(1)?);
+        println!("{thread} {channel}: version {}, {}", row.get::<_, i64>(2)?, row.get::<_, String>(3)?);
     }
     Ok(())
 }
