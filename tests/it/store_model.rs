@@ -376,10 +376,11 @@ impl<'a> Pair<'a> {
                 let new = self.writes(at, *task, writes);
                 let place = &self.places[place];
                 let mut batch = Batch::new(place.thread.clone(), place.namespace.clone(), Some(head));
-                // A task that waits until a time has a timer, or a check finds that it is missing.
+                // A task that waits until a time has a timer, or a check finds that it is missing. Of the new writes of
+                // an index the last one replaces the others, and the stored one.
                 let stored = self.model.writes(&place.point(at)).unwrap();
                 let of_task = stored.iter().filter(|write| write.task == new.task);
-                let marks = new.writes.iter().map(|write| (write.index, write.mark));
+                let marks = new.writes.iter().rev().map(|write| (write.index, write.mark));
                 let mut marks = marks.chain(of_task.map(|write| (write.index, write.mark)));
                 let wake_at = match marks.find(|(index, _)| *index == -3) {
                     Some((_, Some(WriteMark::WaitsUntil(until)))) => Some(Some(until)),
