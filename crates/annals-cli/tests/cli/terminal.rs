@@ -293,7 +293,8 @@ fn ctrl_c_in_an_import_leaves_a_store_that_is_whole() {
     write("first.jsonl", files);
     // The count of the messages and of the threads of a store.
     let counts = |store: &str| {
-        assert_eq!(code(&bench.annals_on(store, &["check"])), 0, "{store}");
+        let check = bench.annals_on(store, &["check"]);
+        assert_eq!(code(&check), 0, "{store}: {check:?}");
         let query = "select count(*), count(distinct thread) from v_messages";
         let found = bench.annals_on(store, &["sql", query, "--json"]);
         let counts = document(&found.stdout)["rows"][0].clone();
@@ -324,7 +325,8 @@ fn ctrl_c_in_an_import_leaves_a_store_that_is_whole() {
             assert_eq!(found == (5, 1), !is_begun, "{found:?}");
             interrupted[usize::from(is_begun)] = true;
         }
-        assert_eq!(code(&bench.annals_on(&store, &["import", "chats"])), 0);
+        let next = bench.annals_on(&store, &["import", "chats"]);
+        assert_eq!(code(&next), 0, "{found:?}: {}", stderr(&next));
         assert_eq!(counts(&store), all, "the next import goes on");
     }
     assert_eq!(interrupted, [true; 2], "before and between the commits");

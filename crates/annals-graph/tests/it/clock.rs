@@ -170,19 +170,13 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Runs something, and lets time pass once when the test is ready for that.
-pub(crate) fn pass_when<T>(
-    clock: &SimClock,
-    time: Duration,
-    ready: impl Fn() -> bool + Sync,
-    run: impl FnOnce() -> T,
-) -> T {
+/// Runs something, and lets time pass once when so many wait for a moment. Who computes its moment meanwhile would wait
+/// for one that is later by that time.
+pub(crate) fn pass_when<T>(clock: &SimClock, time: Duration, waits: usize, run: impl FnOnce() -> T) -> T {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Before somebody waits for a moment, it is not known which.
-            let is_awaited = || ready() && clock.awaited() > 0;
-            while !ended.load(Ordering::SeqCst) && !is_awaited() {
+            while !ended.load(Ordering::SeqCst) && clock.awaited() < waits {
                 std::thread::yield_now();
             }
             clock.pass(time);
