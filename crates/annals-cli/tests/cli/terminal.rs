@@ -262,9 +262,12 @@ fn ctrl_c_ends_a_command_with_130() {
     assert_eq!((document(&late.stderr)["error"]["code"].as_str(), code(&late)), (Some("timed_out"), 5));
 }
 
-/// Takes the write lock of a store between two commits of another program, once it has more than `threads` threads.
+/// Takes the write lock of a store between two commits of another program, once it has more than `threads` threads. The
+/// connection does not remove the log when it closes last: the other program, which cannot end the log while it is
+/// locked out, would find that it is missing.
 fn locked_with_more(store: &Path, threads: u32) -> annals::rusqlite::Connection {
     let conn = annals::rusqlite::Connection::open(store).unwrap();
+    conn.set_db_config(annals::rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).unwrap();
     conn.busy_timeout(PATIENCE).unwrap();
     loop {
         let found: u32 = conn.query_row("SELECT count(*) FROM thread", [], |row| row.get(0)).unwrap();
