@@ -8,6 +8,7 @@
 //! | every batch | [`Batch::validate`], [`Batch::write_in_chain`] |
 //! | claims and the limits of groups | [`NewLease::apply`], [`LeaseGroup::admit`], [`LeaseRecord::is_claim`] |
 //! | claims of runs | [`claim_runs`], [`ClaimRows`], [`ClaimCalls`], [`ClaimQuery::validate`] |
+//! | reads that follow from others | [`derived`] |
 //! | operations | [`NewOperation::validate`], [`NewOperation::is_stored_as`], [`sort_changes`] |
 //! | the timers of a head | [`sleeping`], [`without_timer`] |
 //! | listings of threads | [`ThreadInfo::new`], [`ThreadPage`] |
@@ -17,6 +18,8 @@
 //! | searches | [`Search`], [`SearchedEntry`], [`BegunWord`], [`NewestHits`] |
 //!
 //! *Absent:* how rows are stored.
+
+pub mod derived;
 
 pub use super::batch::validate_deleted;
 pub use super::claim::{ClaimCalls, ClaimRows, Claimable, claim_runs};

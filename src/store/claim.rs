@@ -124,9 +124,9 @@ pub trait ClaimRows {
 /// The rows of a claim by calls of a log, each of its own: for a layer that changes commits. A run that another owner
 /// ends between a read and its claim is claimed although it is not due.
 #[derive(Debug)]
-pub struct ClaimCalls<'l>(pub &'l dyn Log);
+pub struct ClaimCalls<'l, L: Log + ?Sized>(pub &'l L);
 
-impl ClaimCalls<'_> {
+impl<L: Log + ?Sized> ClaimCalls<'_, L> {
     fn rows(&self, of: &ThreadRows<'_>) -> Result<Vec<Claimable>, StoreError> {
         let mut parts = ThreadParts::default();
         (parts.info, parts.lease) = (true, true);
@@ -135,7 +135,7 @@ impl ClaimCalls<'_> {
     }
 }
 
-impl ClaimRows for ClaimCalls<'_> {
+impl<L: Log + ?Sized> ClaimRows for ClaimCalls<'_, L> {
     type Error = StoreError;
 
     fn queued(&mut self, query: &ThreadQuery, _: &ClaimQuery) -> Result<Vec<Claimable>, StoreError> {

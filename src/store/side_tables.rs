@@ -66,11 +66,21 @@ pub trait SideTables: Send + Sync + fmt::Debug {
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     fn kv_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(KvNamespace, String)>, StoreError>;
 
-    /// Returns the namespaces that hold an entry, of those in `under` or of all, in any order.
+    /// Returns the namespaces that hold an entry, of those in `under` or of all, in any order. This implementation
+    /// visits the entries.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
-    fn kv_namespaces(&self, under: Option<&KvNamespace>, now: Timestamp) -> Result<Vec<KvNamespace>, StoreError>;
+    fn kv_namespaces(&self, under: Option<&KvNamespace>, now: Timestamp) -> Result<Vec<KvNamespace>, StoreError> {
+        let mut found = Vec::new();
+        self.kv_entries(under, now, &mut |entry| {
+            found.push(entry.namespace.clone());
+            Ok(true)
+        })?;
+        // The entries of a namespace come one after another.
+        found.dedup();
+        Ok(found)
+    }
 
     /// Returns the values of the cache under these keys, in their order; `None` for an absent or expired entry.
     ///

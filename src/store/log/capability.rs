@@ -130,7 +130,8 @@ pub trait Follow {
     fn watch(&self) -> Result<LogWatch, StoreError>;
 }
 
-/// A log whose queued runs can be claimed in one transaction.
+/// A log whose queued runs can be claimed in one transaction. Runs of a log without this capability are claimed by
+/// commits, one after another.
 pub trait Queues {
     /// Claims runs that are due, by priority, then age: those that wait in the queues of some graphs, those whose
     /// process has died, and those of which a timer has passed. Each gets a lease of one of the owners, in the groups
@@ -153,13 +154,20 @@ pub trait Searches {
     /// [`StoreError::Corrupt`].
     fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError>;
 
-    /// Searches a list channel for a text, on the lineage of a checkpoint: returns the changes of the positions at
-    /// which an item was ever put whose bytes, or a column of whose index, hold `text`, as [`StoredListChange::order`]
-    /// brings them. Each stored item is read once.
+    /// A short cut of [`LogExt::search_list`](super::LogExt::search_list). This implementation returns `None`: the
+    /// backend has none.
     ///
     /// # Errors
     /// [`StoreError::CheckpointNotFound`]; [`StoreError::Read`], [`StoreError::Corrupt`].
-    fn search_list(&self, at: &CheckpointRef, channel: &str, text: &str) -> Result<Vec<StoredListChange>, StoreError>;
+    fn search_list(
+        &self,
+        at: &CheckpointRef,
+        channel: &str,
+        text: &str,
+    ) -> Result<Option<Vec<StoredListChange>>, StoreError> {
+        let _ = (at, channel, text);
+        Ok(None)
+    }
 
     /// Indexes the texts that a search reads, and returns when all are indexed. From then on the index follows the log;
     /// the results of searches stay the same. A backend that is indexed already indexes the rest. This implementation

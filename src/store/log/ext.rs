@@ -9,10 +9,11 @@ use super::{
     VisitState,
 };
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
+use crate::store::backend::derived;
 use crate::store::batch::{Batch, ListRef};
 use crate::store::check::{CheckReport, CheckedUpTo};
 use crate::store::cipher::Key;
-use crate::store::claim::{ClaimQuery, Claims};
+use crate::store::claim::{ClaimCalls, ClaimQuery, Claims, claim_runs};
 use crate::store::error::StoreError;
 use crate::store::lease::LeaseRecord;
 use crate::store::operation::{BranchRecord, OperationField, OperationValue};
@@ -321,7 +322,8 @@ pub trait LogExt: Log {
     /// As [`Log::thread_rows`].
     fn branches(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<BranchRecord>, StoreError> {
         let parts = ThreadParts { branches: Some(namespace), ..ThreadParts::default() };
-        Ok(self.thread_rows(&ThreadRows::Ids(&[thread]), parts)?.pop().unwrap_or_default().branches)
+        let row = self.thread_rows(&ThreadRows::Ids(&[thread]), parts)?.pop().unwrap_or_default();
+        row.branches.map_or_else(|| derived::branches(self, (thread, namespace)), Ok)
     }
 
     /// Visits a thread as the batches that make it anew in an empty store, in the order of the log: each checkpoint,
@@ -385,13 +387,16 @@ pub trait LogExt: Log {
         self.capabilities().file.map_or(Ok(Erasure::Erased), FileStore::reclaim)
     }
 
-    /// Claims runs that are due.
+    /// Claims runs that are due: in one transaction, or of a log without [`Queues`](super::Queues) by a commit for each run.
     ///
     /// # Errors
     /// As [`Queues::claim`](super::Queues::claim).
     fn claim(&self, query: &ClaimQuery) -> Result<Claims, StoreError> {
-        let queues = self.capabilities().queues;
-        queues.ok_or_else(|| lacking("a claim of queued runs", "this backend has no queues"))?.claim(query)
+        if let Some(queues) = self.capabilities().queues {
+            return queues.claim(query);
+        }
+        query.validate()?;
+        claim_runs(query, usize::MAX, &mut ClaimCalls(self))
     }
 
     /// Returns the checkpoints after a position of the log.
@@ -432,12 +437,16 @@ pub trait LogExt: Log {
         searches(self)?.search(query)
     }
 
-    /// Searches a list channel for a text, on the lineage of a checkpoint.
+    /// Searches a list channel for a text, on the lineage of a checkpoint: returns the changes of the positions at
+    /// which an item was ever put whose bytes, or a column of whose index, hold `text`, as [`StoredListChange::order`]
+    /// brings them.
     ///
     /// # Errors
-    /// As [`Searches::search_list`].
+    /// As [`Log::read`].
     fn search_list(&self, at: &CheckpointRef, channel: &str, text: &str) -> Result<Vec<StoredListChange>, StoreError> {
-        searches(self)?.search_list(at, channel, text)
+        let searches = self.capabilities().searches;
+        let found = searches.map(|searches| searches.search_list(at, channel, text)).transpose()?.flatten();
+        found.map_or_else(|| derived::search_list(self, at, channel, text), Ok)
     }
 
     /// Indexes the texts that [`LogExt::search`] reads, and returns when all are indexed.

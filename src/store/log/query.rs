@@ -157,8 +157,9 @@ pub struct ThreadRow {
     pub forks: Vec<ThreadId>,
     /// The checkpoint of another thread from which it was forked.
     pub forked_from: Option<CheckpointRef>,
-    /// The branches of the namespace that was asked for, the newest first.
-    pub branches: Vec<BranchRecord>,
+    /// The branches of the namespace that was asked for, the newest first; `None` leaves them to
+    /// [`LogExt::branches`](super::LogExt::branches).
+    pub branches: Option<Vec<BranchRecord>>,
 }
 
 /// Asks for the timers of tasks that sleep.

@@ -10,7 +10,6 @@
 // The sources are compiled outside the engine too, where a struct that can grow has no literal.
 #![allow(clippy::field_reassign_with_default)]
 
-mod claim;
 mod commit;
 mod map;
 mod operation;
@@ -25,10 +24,9 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use self::claim::ClaimedRows;
 use self::stored::MemoryLog;
 use crate::base::{Namespace, ThreadId};
-use crate::store::backend::{Search, claim_runs};
+use crate::store::backend::{ClaimCalls, Search, claim_runs, derived};
 use crate::store::batch::Batch;
 use crate::store::check::CheckReport;
 use crate::store::log::{
@@ -37,7 +35,7 @@ use crate::store::log::{
     ThreadRow, ThreadRows, TimerQuery, UnprunablePlaces, VisitState,
 };
 use crate::store::operation::{NewOperation, OperationQuery, OperationRecord};
-use crate::store::record::{CheckpointRecord, StoredHead, StoredListChange, TimerRecord, VersionRecord, WriteRecord};
+use crate::store::record::{CheckpointRecord, StoredHead, TimerRecord, VersionRecord, WriteRecord};
 use crate::store::search::SearchPage;
 use crate::store::{CheckpointRef, Erasure, Pruned, SearchQuery, StoreError};
 
@@ -55,6 +53,11 @@ impl MemoryBackend {
     /// Makes an empty one.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Makes a backend of a version of the log: its reads see that version.
+    fn of(log: Arc<MemoryLog>) -> Self {
+        Self { log: RwLock::new(log), ..Self::default() }
     }
 
     /// Returns the present version of the log.
@@ -95,11 +98,17 @@ impl Log for MemoryBackend {
     }
 
     fn records(&self, query: &RecordQuery<'_>) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
-        read::records(&self.now(), query)
+        read::records(&self.now(), query).map_or_else(|| derived::records(&Self::of(self.now()), query), Ok)
     }
 
     fn read(&self, at: &CheckpointRef, query: &StateQuery<'_>, visit: VisitState<'_>) -> Result<(), StoreError> {
-        read::read(self.now().kept(at)?, query, visit)
+        let log = self.now();
+        match query {
+            StateQuery::Record | StateQuery::Item(..) | StateQuery::Len(_) => {
+                derived::read(&Self::of(log), at, query, visit)
+            }
+            _ => read::read(log.kept(at)?, query, visit),
+        }
     }
 
     fn versions(
@@ -169,17 +178,18 @@ impl Follow for MemoryBackend {
 impl Queues for MemoryBackend {
     fn claim(&self, query: &ClaimQuery) -> Result<Claims, StoreError> {
         query.validate()?;
-        self.change(|log| claim_runs(query, usize::MAX, &mut ClaimedRows(log)))
+        self.change(|log| {
+            let version = Self::of(Arc::new(std::mem::take(log)));
+            let claims = claim_runs(query, usize::MAX, &mut ClaimCalls(&version))?;
+            *log = MemoryLog::clone(&version.now());
+            Ok(claims)
+        })
     }
 }
 
 impl Searches for MemoryBackend {
     fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {
         search::page(&self.now(), &Search::of(query)?)
-    }
-
-    fn search_list(&self, at: &CheckpointRef, channel: &str, text: &str) -> Result<Vec<StoredListChange>, StoreError> {
-        read::search_list(&self.now(), at, channel, text)
     }
 }
 

@@ -9,8 +9,8 @@ use crate::store::backend::without_timer;
 use crate::store::check::{CheckReport, Finding, Invariant};
 use crate::store::log::{CheckpointQuery, HeadParts, NamespaceRef, RecordQuery, StateQuery, TimerQuery, VisitState};
 use crate::store::record::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, ListChangeOp, StatePart, StateRecord,
-    StoredHead, StoredListChange, TimerRecord, VersionRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead,
+    TimerRecord, VersionRecord,
 };
 use crate::store::{ItemRange, StoreError};
 
@@ -30,36 +30,14 @@ pub(super) fn head(log: &MemoryLog, (thread, namespace): NamespaceRef<'_>, parts
     Some(found)
 }
 
-pub(super) fn records(log: &MemoryLog, query: &RecordQuery<'_>) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
+/// Returns points and pages; `None` for the queries that follow from these.
+pub(super) fn records(log: &MemoryLog, query: &RecordQuery<'_>) -> Option<Vec<Option<CheckpointRecord>>> {
     let record = |stored: &StoredCheckpoint| stored.record.clone();
-    Ok(match query {
-        RecordQuery::At(points) => points.iter().map(|at| log.stored(at).map(record)).collect(),
-        RecordQuery::Page(query) => page(log, query).into_iter().map(|stored| Some(record(stored))).collect(),
-        RecordQuery::Prefix { thread, prefix, limit } => {
-            let prefix = prefix.to_ascii_lowercase();
-            let fits = |stored: &&StoredCheckpoint| {
-                let id = stored.record.point.checkpoint.to_string();
-                id.starts_with(&prefix) || id.replace('-', "").starts_with(&prefix)
-            };
-            let mut found: Vec<_> = log.all(Some(thread)).filter(fits).collect();
-            found.sort_by_key(|stored| stored.record.point.checkpoint);
-            found.into_iter().take(*limit).map(|stored| Some(record(stored))).collect()
-        }
-        RecordQuery::Ordinals { at, ordinals } => {
-            let (mut found, lowest) = (vec![None; ordinals.len()], ordinals.iter().min());
-            let is_wanted = |at: &&StoredCheckpoint| lowest.is_some_and(|lowest| at.record.ordinal >= *lowest);
-            for stored in log.lineage(log.found(at)?).take_while(is_wanted) {
-                let wanted = found.iter_mut().zip(*ordinals).filter(|(_, wanted)| **wanted == stored.record.ordinal);
-                wanted.for_each(|(found, _)| *found = Some(record(stored)));
-            }
-            found
-        }
-        RecordQuery::LastOfRun((thread, namespace), run) => {
-            let space = log.space(thread, namespace).filter(|_| run.is_of_key());
-            let last = space.and_then(|space| space.all().rev().find(|stored| stored.record.run == Some(**run)));
-            vec![last.map(record)]
-        }
-    })
+    match query {
+        RecordQuery::At(points) => Some(points.iter().map(|at| log.stored(at).map(record)).collect()),
+        RecordQuery::Page(query) => Some(page(log, query).into_iter().map(|stored| Some(record(stored))).collect()),
+        _ => None,
+    }
 }
 
 /// Returns a page of checkpoints, the newest first.
@@ -77,28 +55,17 @@ fn page<'l>(log: &'l MemoryLog, query: &'l CheckpointQuery) -> Vec<&'l StoredChe
     found
 }
 
-/// Visits the parts of a state that a query asks for.
+/// Visits the parts of a state that a query asks for, if they do not follow from others.
 pub(super) fn read(stored: &StoredCheckpoint, query: &StateQuery<'_>, visit: VisitState<'_>) -> Visited {
     match query {
-        StateQuery::Record => visit(StatePart::Record(Cow::Owned(state(stored)))).map(|_| ()),
         StateQuery::All => whole(stored, None, visit),
         StateQuery::Ends(lists) => whole(stored, Some(lists), visit),
         StateQuery::Items(channel, range) => stored.list(channel).map_or(Ok(()), |list| items(list, *range, visit)),
-        StateQuery::Item(channel, id) => {
-            let has_id = |item: &Item| item.payload.index.as_ref().is_some_and(|of| of.id.as_deref() == Some(*id));
-            let list = stored.list(channel).into_iter();
-            let mut found = list.flat_map(|list| list.positions.iter().map(move |entry| (list, entry)));
-            let found = found.find(|(_, (_, item))| has_id(item));
-            found.map_or(Ok(()), |(list, entry)| visit(row(list, entry)).map(|_| ()))
-        }
-        StateQuery::Len(channel) => {
-            let len = stored.list(channel).map_or(0, |list| list.positions.len());
-            visit(StatePart::Len(len as u64)).map(|_| ())
-        }
         StateQuery::Reference(channel) => {
             let reference = stored.list(channel).and_then(|list| list.reference.as_ref());
             reference.map_or(Ok(()), |reference| visit(StatePart::Reference(&reference.of)).map(|_| ()))
         }
+        _ => Ok(()),
     }
 }
 
@@ -161,32 +128,6 @@ pub(super) fn versions(
         }
     }
     Ok(())
-}
-
-/// Returns the changes of a list on the lineage of a checkpoint, at positions at which an item holds a text.
-pub(super) fn search_list(
-    log: &MemoryLog,
-    at: &CheckpointRef,
-    channel: &str,
-    text: &str,
-) -> Result<Vec<StoredListChange>, StoreError> {
-    let (nothing, mut changes) = (StoredList::default(), Vec::new());
-    for stored in log.lineage(log.kept(at)?).filter(|stored| !stored.record.pruned) {
-        let Some(of) = stored.written().find(|of| &*of.record.channel == channel) else { continue };
-        let (ordinal, new) = (stored.record.ordinal, of.list.as_deref().unwrap_or(&nothing));
-        let old = log.parent(&stored.record).and_then(|parent| parent.list(channel)).unwrap_or(&nothing);
-        // A list that became another value, or was none before, changes everywhere.
-        let range = of.list.as_ref().map_or(0..u64::MAX, |list| list.written.clone());
-        let change = |at: u64, task, op| StoredListChange::new(at..at + 1, ordinal, task, op);
-        let gone = old.in_range(&range).filter(|(at, _)| new.positions.get(at).is_none());
-        changes.extend(gone.map(|(at, _)| change(*at, of.record.task, ListChangeOp::Delete)));
-        let put = new.in_range(&range).map(|(at, item)| (at, item, new.written_by(item)));
-        let put = put.filter(|(.., (written, _))| *written == ordinal);
-        let op = |item: &Item| ListChangeOp::of(item.payload.as_ref().as_ref(), text);
-        changes.extend(put.map(|(at, item, (_, task))| change(*at, task, op(item))));
-    }
-    StoredListChange::order(&mut changes);
-    Ok(changes)
 }
 
 /// Returns the tasks that sleep, by the timestamp at which they resume.

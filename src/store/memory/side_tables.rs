@@ -1,6 +1,6 @@
 //! The key-value memory and the cache in memory: tables of rows that may expire.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -9,9 +9,6 @@ use crate::base::limits::KV_EXPIRED_MAX;
 use crate::base::{Encoded, Timestamp};
 use crate::store::log::{CacheChange, CommitHandle, KvChange, KvNamespace, KvRecord, KvVector, SideTables};
 use crate::store::{CacheKey, StoreError};
-
-/// The number of a namespace, and that of a key in it: each in the order of the first put.
-type EntryNumbers = (u64, u64);
 
 /// An entry of the key-value memory.
 #[derive(Clone, Debug)]
@@ -25,70 +22,66 @@ impl KvEntry {
     fn is_live(&self, now: Timestamp) -> bool {
         self.record.expires_at.is_none_or(|at| at > now)
     }
+
+    fn is_at(&self, namespace: &KvNamespace, key: &str) -> bool {
+        self.record.key == key && self.record.namespace == *namespace
+    }
 }
 
+/// The entries in the order in which a visitor sees them: those of a namespace lie side by side.
 #[derive(Debug, Default)]
-struct MemoryKv {
-    last: u64,
-    namespaces: HashMap<KvNamespace, u64>,
-    keys: HashMap<(KvNamespace, String), EntryNumbers>,
-    entries: BTreeMap<EntryNumbers, KvEntry>,
-}
+struct MemoryKv(Vec<KvEntry>);
 
 impl MemoryKv {
     fn change(&mut self, change: &KvChange) {
         let (namespace, key) = change.place();
-        let at = self.keys.get(&(namespace.clone(), key.to_owned())).copied();
-        match (change, at.and_then(|at| self.entries.get_mut(&at))) {
+        if let KvChange::Put { now, .. } = change {
+            self.remove_expired(*now, |entry| entry.is_at(namespace, key));
+        }
+        let at = self.0.iter().position(|entry| entry.is_at(namespace, key));
+        match (change, at.and_then(|at| self.0.get_mut(at))) {
             (KvChange::Put { value, now, expires_at, .. }, before) => {
-                let before = before.filter(|before| before.is_live(*now)).map(|before| before.record.created_at);
-                let mut expired = self.expired(*now, KV_EXPIRED_MAX as usize);
-                expired.extend(at.filter(|_| before.is_none()));
-                expired.iter().for_each(|at| self.remove(at));
-                let mut record = KvRecord::new(namespace.clone(), key, value.clone(), before.unwrap_or(*now));
+                let created_at = before.as_ref().map_or(*now, |before| before.record.created_at);
+                let mut record = KvRecord::new(namespace.clone(), key, value.clone(), created_at);
                 (record.updated_at, record.expires_at) = (*now, *expires_at);
-                self.put(KvEntry { record, vectors: Vec::new(), lifetime: None });
-            }
-            (KvChange::Delete { .. }, Some(_)) => at.iter().for_each(|at| self.remove(at)),
-            (KvChange::DeleteExpired { now, .. }, Some(entry)) if !entry.is_live(*now) => {
-                at.iter().for_each(|at| self.remove(at));
+                let entry = KvEntry { record, vectors: Vec::new(), lifetime: None };
+                match before {
+                    Some(before) => *before = entry,
+                    None => {
+                        let last = self.0.iter().rposition(|entry| entry.record.namespace == *namespace);
+                        self.0.insert(last.map_or(self.0.len(), |last| last + 1), entry);
+                    }
+                }
             }
             (KvChange::SetVectors { vectors, .. }, Some(entry)) => entry.vectors.clone_from(vectors),
             (KvChange::SetLifetime { lifetime, .. }, Some(entry)) => entry.lifetime = Some(*lifetime),
             (KvChange::Prolong { now, .. }, Some(KvEntry { lifetime: Some(lifetime), record, .. })) => {
                 record.expires_at = Some(now.saturating_add(*lifetime));
             }
+            (KvChange::Delete { .. }, _) => self.0.retain(|entry| !entry.is_at(namespace, key)),
+            (KvChange::DeleteExpired { now, .. }, _) => {
+                self.0.retain(|entry| entry.is_live(*now) || !entry.is_at(namespace, key));
+            }
             _ => {}
         }
     }
 
-    /// Returns the places of entries that have expired, the earliest first.
-    fn expired(&self, now: Timestamp, limit: usize) -> Vec<EntryNumbers> {
-        let expired = self.entries.iter().filter(|(_, entry)| !entry.is_live(now));
-        let mut expired: Vec<_> = expired.map(|(at, entry)| (entry.record.expires_at, *at)).collect();
-        expired.sort_unstable();
-        expired.into_iter().take(limit).map(|(_, at)| at).collect()
+    /// Returns the indexes of entries that have expired, the earliest first.
+    fn expired(&self, now: Timestamp, limit: usize) -> Vec<usize> {
+        let mut expired: Vec<usize> = (0..self.0.len()).filter(|at| !self.0[*at].is_live(now)).collect();
+        expired.sort_by_key(|at| self.0[*at].record.expires_at);
+        expired.truncate(limit);
+        expired
     }
 
-    /// Puts an entry at the place of the one before it, or else at the end.
-    fn put(&mut self, entry: KvEntry) {
-        let mut next = || {
-            self.last += 1;
-            self.last
-        };
-        let KvRecord { namespace, key, .. } = &entry.record;
-        let number = *self.namespaces.entry(namespace.clone()).or_insert_with(&mut next);
-        let at = *self.keys.entry((namespace.clone(), key.clone())).or_insert_with(|| (number, next()));
-        self.entries.insert(at, entry);
-    }
-
-    fn remove(&mut self, at: &EntryNumbers) {
-        let Some(entry) = self.entries.remove(at) else { return };
-        let KvRecord { namespace, key, .. } = entry.record;
-        if self.entries.range((at.0, 0)..(at.0 + 1, 0)).next().is_none() {
-            self.namespaces.remove(&namespace);
-        }
-        self.keys.remove(&(namespace, key));
+    /// Removes entries that have expired, and of the wanted ones all of them.
+    fn remove_expired(&mut self, now: Timestamp, is_wanted: impl Fn(&KvEntry) -> bool) {
+        let expired = self.expired(now, KV_EXPIRED_MAX as usize);
+        let mut at = 0..;
+        self.0.retain(|entry| {
+            let is_first = at.next().is_some_and(|at| expired.contains(&at));
+            !is_first && (entry.is_live(now) || !is_wanted(entry))
+        });
     }
 }
 
@@ -101,7 +94,7 @@ pub(super) struct MemoryTables {
 
 impl MemoryTables {
     pub(super) fn len(&self) -> usize {
-        self.kv.read().entries.len() + self.cache.read().len()
+        self.kv.read().0.len() + self.cache.read().len()
     }
 
     /// Visits the entries of the namespaces under one, or of all, in their order, until one wants no more.
@@ -112,15 +105,9 @@ impl MemoryTables {
         visit: &mut dyn FnMut(&KvEntry) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
         let is_in = |entry: &&KvEntry| under.is_none_or(|under| entry.record.namespace.is_in(under));
-        let kv = self.kv.read();
-        let entries: Vec<_> = kv.entries.values().filter(|entry| entry.is_live(now)).filter(is_in).cloned().collect();
-        drop(kv);
-        for entry in entries {
-            if !visit(&entry)? {
-                break;
-            }
-        }
-        Ok(())
+        let entries: Vec<_> =
+            self.kv.read().0.iter().filter(|entry| entry.is_live(now)).filter(is_in).cloned().collect();
+        entries.iter().try_fold(true, |goes_on, entry| Ok(goes_on && visit(entry)?)).map(|_| ())
     }
 }
 
@@ -134,8 +121,7 @@ impl SideTables for MemoryTables {
 
     fn kv_entry(&self, namespace: &KvNamespace, key: &str, now: Timestamp) -> Result<Option<KvRecord>, StoreError> {
         let kv = self.kv.read();
-        let at = kv.keys.get(&(namespace.clone(), key.to_owned()));
-        let entry = at.and_then(|at| kv.entries.get(at)).filter(|entry| entry.is_live(now));
+        let entry = kv.0.iter().find(|entry| entry.is_at(namespace, key) && entry.is_live(now));
         Ok(entry.map(|entry| entry.record.clone()))
     }
 
@@ -159,18 +145,8 @@ impl SideTables for MemoryTables {
 
     fn kv_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(KvNamespace, String)>, StoreError> {
         let kv = self.kv.read();
-        let expired = kv.expired(now, limit).into_iter().map(|at| kv.entries[&at].record.clone());
+        let expired = kv.expired(now, limit).into_iter().map(|at| kv.0[at].record.clone());
         Ok(expired.map(|record| (record.namespace, record.key)).collect())
-    }
-
-    fn kv_namespaces(&self, under: Option<&KvNamespace>, now: Timestamp) -> Result<Vec<KvNamespace>, StoreError> {
-        let mut found = Vec::new();
-        self.each(under, now, &mut |entry| {
-            found.push(entry.record.namespace.clone());
-            Ok(true)
-        })?;
-        found.dedup();
-        Ok(found)
     }
 
     fn cached(&self, keys: &[CacheKey], now: Timestamp) -> Result<Vec<Option<Encoded>>, StoreError> {

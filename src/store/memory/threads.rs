@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::stored::{MemoryLog, StoredThread};
-use crate::base::{Namespace, ThreadId};
+use crate::base::ThreadId;
 use crate::store::backend::ThreadPage;
 use crate::store::log::{ThreadParts, ThreadRow, ThreadRows};
-use crate::store::operation::BranchRecord;
 use crate::store::record::{ThreadRecord, ThreadSize};
 use crate::store::{StoreError, ThreadCounts, ThreadInfo, ThreadOrder, ThreadQuery};
 
@@ -53,7 +52,6 @@ fn row(log: &MemoryLog, id: &ThreadId, parts: ThreadParts<'_>) -> Result<ThreadR
     }
     let first = thread.root().and_then(|root| root.all().next());
     row.forked_from = first.and_then(|first| first.record.forked_from.clone()).filter(|from| from.thread != *id);
-    row.branches = parts.branches.map_or_else(Vec::new, |namespace| branches(log, id, namespace));
     Ok(row)
 }
 
@@ -68,19 +66,6 @@ pub(super) fn forks(log: &MemoryLog) -> BTreeMap<&ThreadId, Vec<&ThreadId>> {
         all.entry(of).or_default().push(fork);
     }
     all
-}
-
-/// Returns the branches of a namespace, the newest first.
-fn branches(log: &MemoryLog, thread: &ThreadId, namespace: &Namespace) -> Vec<BranchRecord> {
-    let mut found: Vec<BranchRecord> = Vec::new();
-    for stored in log.space(thread, namespace).into_iter().flat_map(|space| space.all().rev()) {
-        let leaves = log.parent(&stored.record).map(|parent| parent.place());
-        match found.last_mut() {
-            Some(last) if last.last.branch == stored.record.branch => last.leaves = leaves,
-            _ => found.push(BranchRecord::new(stored.record.clone(), leaves)),
-        }
-    }
-    found
 }
 
 /// Returns the page of a listing, without counts.

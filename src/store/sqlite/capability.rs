@@ -93,8 +93,13 @@ impl Searches for SqliteBackend {
         self.pool.read(|view| search::page(view, &search))
     }
 
-    fn search_list(&self, at: &CheckpointRef, channel: &str, text: &str) -> Result<Vec<StoredListChange>, StoreError> {
-        self.pool.read(|view| view.search_list(at, channel, text))
+    fn search_list(
+        &self,
+        at: &CheckpointRef,
+        channel: &str,
+        text: &str,
+    ) -> Result<Option<Vec<StoredListChange>>, StoreError> {
+        self.pool.read(|view| view.search_list(at, channel, text)).map(Some)
     }
 
     fn enable(&self, options: &SearchOptions) -> Result<(), StoreError> {

@@ -58,7 +58,7 @@ fn with_parts(view: ReadView<'_>, id: &ThreadId, parts: ThreadParts<'_>, mut row
         row.forked_from = view.forked_from(id)?;
     }
     if let Some(namespace) = parts.branches {
-        row.branches = view.branches(id, namespace)?;
+        row.branches = Some(view.branches(id, namespace)?);
     }
     Ok(row)
 }

@@ -1,0 +1,192 @@
+//! Answers to questions that follow from other reads of a log, written once for all backends.
+//!
+//! A backend answers pages and points, whole states, ranges of items and versions itself. It may leave the other
+//! questions to this module, or answer them by a short cut of its own. *Absent:* one snapshot over all the reads of an
+//! answer: a backend that needs it passes a log that does not change.
+//!
+//! Invariant: a short cut gives the same answer. The suite compares both.
+
+use std::collections::HashMap;
+
+use crate::base::{RunId, ThreadId};
+use crate::store::error::StoreError;
+use crate::store::log::batches::records_of;
+use crate::store::log::{Log, LogExt, NamespaceRef, RecordQuery, StateQuery, VisitState};
+use crate::store::operation::BranchRecord;
+use crate::store::query::ItemRange;
+use crate::store::record::{CheckpointRecord, CheckpointRef, ListChangeOp, StatePart, StoredListChange, VersionRecord};
+
+/// Answers a query of records by points and pages, which a backend answers itself.
+///
+/// # Errors
+/// As [`Log::records`]; [`StoreError::Unsupported`] for points and pages.
+pub fn records<L: Log + ?Sized>(log: &L, query: &RecordQuery<'_>) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
+    match query {
+        RecordQuery::At(_) | RecordQuery::Page(_) => Err(own("points and pages of checkpoints")),
+        RecordQuery::Prefix { thread, prefix, limit } => by_prefix(log, thread, prefix, *limit),
+        RecordQuery::Ordinals { at, ordinals } => ancestors(log, at, ordinals),
+        RecordQuery::LastOfRun(place, run) => Ok(vec![last_of_run(log, *place, run)?]),
+    }
+}
+
+/// Visits a part of a state by means of the whole state and of items, which a backend visits itself.
+///
+/// # Errors
+/// As [`Log::read`]; [`StoreError::Unsupported`] for whole states, ends, items and references of lists.
+pub fn read<L: Log + ?Sized>(
+    log: &L,
+    at: &CheckpointRef,
+    query: &StateQuery<'_>,
+    visit: VisitState<'_>,
+) -> Result<(), StoreError> {
+    match query {
+        StateQuery::Record => log.read(at, &StateQuery::Ends(&[]), &mut |part| match part {
+            StatePart::Record(_) => visit(part).map(|_| false),
+            _ => Ok(false),
+        }),
+        StateQuery::Item(channel, id) => {
+            let mut is_found = false;
+            log.items(at, channel, ItemRange::All, &mut |row| {
+                if is_found || row.payload.index.is_none_or(|index| index.id != Some(*id)) {
+                    return Ok(());
+                }
+                is_found = true;
+                visit(StatePart::Item(row)).map(|_| ())
+            })
+        }
+        StateQuery::Len(channel) => {
+            let mut len = 0;
+            log.items(at, channel, ItemRange::All, &mut |_| {
+                len += 1;
+                Ok(())
+            })?;
+            visit(StatePart::Len(len)).map(|_| ())
+        }
+        _ => Err(own("whole states, items and references of lists")),
+    }
+}
+
+fn own(feature: &'static str) -> StoreError {
+    StoreError::Unsupported { feature, reason: "the backend answers them itself".into() }
+}
+
+/// Returns all checkpoints of a thread, with those that were pruned, in the order of the log.
+fn all<L: Log + ?Sized>(log: &L, thread: &ThreadId) -> Result<Vec<CheckpointRecord>, StoreError> {
+    let kept = records_of(log, thread)?;
+    let mut found: HashMap<CheckpointRef, CheckpointRecord> = HashMap::new();
+    let mut newer = kept;
+    // A pruned checkpoint has a descendant that is not.
+    while !newer.is_empty() {
+        let parents: Vec<_> = newer.iter().filter_map(CheckpointRecord::parent_ref).collect();
+        found.extend(newer.into_iter().map(|record| (record.point.clone(), record)));
+        let missing: Vec<_> =
+            parents.iter().filter(|parent| parent.thread == *thread && !found.contains_key(parent)).collect();
+        newer = log.records(&RecordQuery::At(&missing))?.into_iter().flatten().collect();
+    }
+    let mut all: Vec<_> = found.into_values().collect();
+    all.sort_by_key(|record| record.seq);
+    Ok(all)
+}
+
+fn by_prefix<L: Log + ?Sized>(
+    log: &L,
+    thread: &ThreadId,
+    prefix: &str,
+    limit: usize,
+) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
+    let (mut found, prefix) = (all(log, thread)?, prefix.to_ascii_lowercase());
+    found.retain(|record| {
+        let id = record.point.checkpoint.to_string();
+        id.starts_with(&prefix) || id.replace('-', "").starts_with(&prefix)
+    });
+    found.sort_by_key(|record| record.point.checkpoint);
+    Ok(found.into_iter().take(limit).map(Some).collect())
+}
+
+fn ancestors<L: Log + ?Sized>(
+    log: &L,
+    at: &CheckpointRef,
+    ordinals: &[u64],
+) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
+    let (mut found, lowest) = (vec![None; ordinals.len()], ordinals.iter().min());
+    let not_found = || StoreError::CheckpointNotFound { thread: at.thread.clone(), id: at.checkpoint.to_string() };
+    let mut next = Some(log.checkpoint(at)?.ok_or_else(not_found)?);
+    while let Some(record) = next.filter(|record| lowest.is_some_and(|lowest| record.ordinal >= *lowest)) {
+        let wanted = found.iter_mut().zip(ordinals).filter(|(_, ordinal)| **ordinal == record.ordinal);
+        wanted.for_each(|(found, _)| *found = Some(record.clone()));
+        next = record.parent_ref().map(|parent| log.checkpoint(&parent)).transpose()?.flatten();
+    }
+    Ok(found)
+}
+
+fn last_of_run<L: Log + ?Sized>(
+    log: &L,
+    (thread, namespace): NamespaceRef<'_>,
+    run: &RunId,
+) -> Result<Option<CheckpointRecord>, StoreError> {
+    if !run.is_of_key() {
+        return Ok(None);
+    }
+    let is_of = |record: &CheckpointRecord| record.run == Some(*run) && record.point.namespace == *namespace;
+    Ok(all(log, thread)?.into_iter().filter(is_of).max_by_key(|record| record.point.checkpoint))
+}
+
+/// Returns the branches of a namespace, the newest first: what [`LogExt::branches`] returns of a backend that leaves
+/// them out.
+///
+/// # Errors
+/// As [`Log::records`].
+pub fn branches<L: Log + ?Sized>(log: &L, of: NamespaceRef<'_>) -> Result<Vec<BranchRecord>, StoreError> {
+    let (all, mut found) = (all(log, of.0)?, Vec::<BranchRecord>::new());
+    let mut own: Vec<_> = all.into_iter().filter(|record| record.point.namespace == *of.1).collect();
+    own.sort_by_key(|record| std::cmp::Reverse(record.point.checkpoint));
+    for record in own {
+        let parent = record.parent_ref().map(|parent| log.checkpoint(&parent)).transpose()?.flatten();
+        let leaves = parent.map(|parent| (parent.branch, parent.ordinal));
+        match found.last_mut() {
+            Some(last) if last.last.branch == record.branch => last.leaves = leaves,
+            _ => found.push(BranchRecord::new(record, leaves)),
+        }
+    }
+    Ok(found)
+}
+
+/// Searches a list channel for a text by its versions and the items at each: what [`LogExt::search_list`] returns of a
+/// backend without a short cut. A deletion by a checkpoint that was pruned is one of the next checkpoint that was not.
+///
+/// # Errors
+/// As [`Log::read`] and [`Log::versions`].
+pub fn search_list<L: Log + ?Sized>(
+    log: &L,
+    at: &CheckpointRef,
+    channel: &str,
+    text: &str,
+) -> Result<Vec<StoredListChange>, StoreError> {
+    // A pruned checkpoint has versions, and no state.
+    log.list_len(at, channel)?;
+    let mut versions: Vec<VersionRecord> = Vec::new();
+    log.versions(at, Some(channel), 0, &mut |version| {
+        versions.push(version.clone());
+        Ok(true)
+    })?;
+    let ordinals: Vec<u64> = versions.iter().map(|version| version.channel.ordinal).collect();
+    let points = ancestors(log, at, &ordinals)?;
+    let (mut changes, mut before) = (Vec::new(), HashMap::new());
+    for (version, record) in versions.iter().zip(&points).rev() {
+        let Some(record) = record else { continue };
+        let (ordinal, mut now) = (record.ordinal, HashMap::new());
+        log.items(&record.point, channel, ItemRange::All, &mut |row| {
+            let op = (row.ordinal == ordinal).then(|| (row.task, ListChangeOp::of(row.payload, text)));
+            now.insert(row.position, op);
+            Ok(())
+        })?;
+        let change = |at: u64, task, op| StoredListChange::new(at..at.saturating_add(1), ordinal, task, op);
+        let gone = before.keys().filter(|at| !now.contains_key(at));
+        changes.extend(gone.map(|at| change(*at, version.channel.task, ListChangeOp::Delete)));
+        let put = now.iter_mut().filter_map(|(at, op)| Some((*at, op.take()?)));
+        changes.extend(put.map(|(at, (task, op))| change(at, task, op)));
+        before = now;
+    }
+    StoredListChange::order(&mut changes);
+    Ok(changes)
+}
