@@ -1,4 +1,4 @@
-//! Deleting threads, and finding the checkpoints of a run by its id.
+//! Deleting threads.
 
 use super::build::*;
 use super::operations::{fact, operate};
@@ -129,33 +129,6 @@ pub(super) fn seqs(backend: &dyn Log) {
     erase(backend, &[&other]);
     place.add(begin(1));
     assert!(place.record(1).seq > seq + 1 && place.record(1).branch > branch);
-}
-
-pub(super) fn of_run(backend: &dyn Log) {
-    let [place, other] = roots(backend, ["runs", "other"]);
-    let inside = place.inside("a:1");
-    let [first, second] = ["1", "2"].map(|key| RunId::from_key(&place.thread, key));
-    let random = RunId::from_bytes([0x44; 16]);
-    let by = |mut draft: CheckpointDraft, run: RunId| {
-        draft.0.run = Some(run);
-        draft
-    };
-    let found = |place: &CasePlace<'_>, run: &RunId| {
-        let record = backend.last_of_run(&place.thread, &place.namespace, run).expect("a run is looked for");
-        record.map(|record| (record.point.thread, number(record.point.checkpoint)))
-    };
-    assert_eq!(found(&place, &first), None);
-    [(1, first), (2, first), (3, second), (6, random)].into_iter().fold(None, |head, (n, run)| {
-        place.add(by(head.map_or_else(|| begin(n), |head| on(n, head)), run));
-        Some(n)
-    });
-    inside.add(by(begin(4), first));
-    other.add(by(begin(5), first));
-    let at = |place: &CasePlace<'_>, n: u64| Some((place.thread.clone(), n));
-    assert_eq!(found(&place, &first), at(&place, 2), "the newest of the run, not of the thread");
-    assert_eq!([found(&place, &second), found(&inside, &first)], [at(&place, 3), at(&inside, 4)]);
-    assert_eq!([found(&other, &first), found(&other, &second)], [at(&other, 5), None]);
-    assert_eq!(found(&place, &random), None, "only runs with a key are found");
 }
 
 pub(super) fn trash(backend: &dyn Log) {

@@ -1,9 +1,9 @@
-//! The checkpoints of a lineage by their ordinals, its versions, and searches of its lists.
+//! Lineages: their versions, and lists that change in many ways, whose short cuts are compared.
 
 use super::build::*;
 
 /// A thread of four checkpoints, and a fork of its third one with two checkpoints more.
-fn forked(backend: &dyn Log) -> [CasePlace<'_>; 2] {
+pub(super) fn forked(backend: &dyn Log) -> [CasePlace<'_>; 2] {
     let [place, fork] = roots(backend, ["t", "forked"]);
     place.add(begin(1).value("a", 1, "1").items("list", 1, vec![put(0, "x"), put(1, "y")]));
     place.add(on(2, 1).items("list", 2, vec![put(2, "z")]).items("other", 1, vec![put(7, "o")]));
@@ -14,14 +14,9 @@ fn forked(backend: &dyn Log) -> [CasePlace<'_>; 2] {
     [place, fork]
 }
 
-/// The checkpoints of a lineage are found by their ordinals, in any order; its versions come newest first, across a
-/// fork, and name the positions that a list changed at.
-pub(super) fn ordinals_and_versions(backend: &dyn Log) {
+/// The versions of a lineage come newest first, across a fork, and name the positions that a list changed at.
+pub(super) fn versions(backend: &dyn Log) {
     let [place, fork] = &forked(backend);
-    let found = backend.ancestors(&fork.point(6), &[4, 2, 4, u64::MAX]).expect("reads a lineage");
-    let points: Vec<_> = found.into_iter().map(|record| record.map(|record| record.point)).collect();
-    assert_eq!(points, [Some(fork.point(6)), Some(place.point(3)), Some(fork.point(6)), None]);
-    assert!(backend.ancestors(&place.point(2), &[]).expect("reads a lineage").is_empty());
     let read = |place: &CasePlace<'_>, n: u64, channel: Option<&str>, down_to: u64| -> Vec<String> {
         let mut found: Vec<(u64, String)> = Vec::new();
         let read = backend.versions(&place.point(n), channel, down_to, &mut |version| {
@@ -66,74 +61,61 @@ pub(super) fn ordinals_and_versions(backend: &dyn Log) {
     assert_eq!(refusal(refused), "of the visitor");
 }
 
-/// A search of a list finds each item that was ever put, and what became of it.
-pub(super) fn list_search(backend: &dyn Log) {
-    let [place, fork] = &forked(backend);
-    let search = |place: &CasePlace<'_>, n: u64, channel: &str, text: &str| -> Vec<String> {
-        let found = backend.search_list(&place.point(n), channel, text).expect("searches a list");
-        let line = |StoredListChange { positions, ordinal, op, .. }| match op {
-            ListChangeOp::Match(payload) => format!("{ordinal} {}={}", positions.start, text_of(&payload.data)),
-            ListChangeOp::Other => format!("{ordinal} {}=", positions.start),
-            ListChangeOp::Delete => format!("{ordinal} {}-", positions.start),
-        };
-        found.into_iter().map(line).collect()
-    };
-    assert_eq!(search(fork, 6, "list", "x"), ["0 0=x", "2 0-"]);
-    assert_eq!(search(fork, 6, "list", "w"), ["4 3=w"]);
-    assert_eq!(search(place, 4, "list", "w"), [""; 0], "another lineage has it");
-    assert_eq!(search(place, 2, "list", "x"), ["0 0=x"], "a later delete does not show");
-    assert_eq!(search(place, 4, "list", ""), ["0 0=x", "0 1=y", "1 2=z", "2 0-"], "an empty text is in all");
-    assert_eq!(search(place, 4, "a", "1"), [""; 0], "it is not a list");
+/// Adds to [`forked`]: items are replaced and removed, and the list becomes a value and a list again.
+pub(super) fn searched(backend: &dyn Log) -> [CasePlace<'_>; 2] {
+    let [place, fork] = forked(backend);
     place.add(on(7, 4).items("list", 4, vec![put(1, "x again"), remove(2)]));
-    assert_eq!(search(place, 7, "list", "again"), ["0 1=", "4 1=x again"]);
-    assert_eq!(search(place, 7, "list", "z"), ["1 2=z", "4 2-"]);
     place.add(on(8, 7).value("list", 5, "z"));
     place.add(on(9, 8).items("list", 6, vec![put(0, "z")]));
-    let mut found = search(place, 9, "list", "z");
-    found.retain(|line| line.contains('='));
-    assert_eq!(found, ["0 0=", "1 2=z", "6 0=z"], "a list may become a value and a list again");
+    [place, fork]
 }
 
-/// The item with an id is found at each checkpoint, whatever was done to its list.
-pub(super) fn items_by_id(backend: &dyn Log) {
-    let [place, fork] = &roots(backend, ["t", "forked"]);
+/// Lists of items with ids, some of which change and go, and a fork of the tenth checkpoint.
+pub(super) fn with_ids(backend: &dyn Log) -> [CasePlace<'_>; 2] {
+    let [place, fork] = roots(backend, ["t", "forked"]);
     let item = |n: u64, id: &str, text: &str| put_payload(n, message(id, text));
-    let uuid = "0f8fad5b-d9cb-469f-a165-70867728950e";
-    place.add(begin(1).items("list", 1, vec![item(0, "a", "0"), item(1, uuid, "1"), item(2, "c", "2")]));
+    place.add(begin(1).items("list", 1, vec![item(0, "a", "0"), item(1, UUID, "1"), item(2, "c", "2")]));
     (2..=20).for_each(|n| place.add(on(n, n - 1).items("list", n, vec![item(n + 1, &n.to_string(), "")])));
-    let changes = vec![item(1, uuid, "edited"), item(4, "renamed", ""), remove(5)];
-    place.add(on(21, 20).items("list", 21, changes));
+    place.add(on(21, 20).items("list", 21, vec![item(1, UUID, "edited"), item(4, "renamed", ""), remove(5)]));
     fork.add(fork_of(30, place.point(10)));
     fork.add(on(31, 30).items("list", 22, vec![item(12, "forked", "")]));
-    let find = |place: &CasePlace<'_>, n: u64, id: &str| {
-        let mut found = None;
-        let visited = backend.find_item(&place.point(n), "list", id, &mut |row| {
-            let text = row.payload.index.and_then(|index| index.text).unwrap_or_default();
-            found = Some(format!("{}={text}", row.position));
-            Ok(())
-        });
-        assert_eq!(visited.expect("finds an item"), found.is_some());
-        found.unwrap_or_default()
+    [place, fork]
+}
+
+/// Checkpoints of runs, two of which have keys, in two threads and in a namespace. Returns the runs.
+pub(super) fn of_runs<'b>(backend: &'b dyn Log, place: &CasePlace<'b>) -> [RunId; 3] {
+    let runs @ [first, second, random] =
+        [RunId::from_key(&place.thread, "1"), RunId::from_key(&place.thread, "2"), RunId::from_bytes([0x44; 16])];
+    let add = |place: &CasePlace<'_>, mut draft: CheckpointDraft, run| {
+        draft.0.run = Some(run);
+        place.add(draft);
     };
-    (2..=20).for_each(|n: u64| assert_eq!(find(place, 20, &n.to_string()), format!("{}=", n + 1)));
-    for (place, n, id, found) in [
-        (place, 20, uuid, "1=1"),
-        (place, 21, uuid, "1=edited"),
-        (place, 20, "a", "0=0"),
-        (place, 20, "c", "2=2"),
-        (place, 21, "3", ""),
-        (place, 21, "renamed", "4="),
-        (place, 20, "4", "5="),
-        (place, 21, "4", ""),
-        (place, 5, "20", ""),
-        (place, 20, "none", ""),
-        (fork, 31, "5", "6="),
-        (fork, 31, "20", ""),
-        (fork, 31, "forked", "12="),
-        (place, 21, "forked", ""),
-    ] {
-        assert_eq!(find(place, n, id), found, "item {id} at checkpoint {n} of {}", place.thread);
-    }
+    [first, first, second, random].into_iter().zip(1..).for_each(|(run, n)| add(place, next(n), run));
+    add(&place.inside("a:1"), begin(5), first);
+    add(&root_of(backend, "other"), begin(6), first);
+    runs
+}
+
+/// A thread with four branches, and a fork in another namespace.
+pub(super) fn branched(backend: &dyn Log) -> CasePlace<'_> {
+    let place = root_of(backend, "branched");
+    place.add_chain(1..=40);
+    [on(41, 20), on(42, 41), begin(43), on(44, 42)].into_iter().for_each(|draft| place.add(draft));
+    place.inside("sub").add(fork_of(50, place.point(40)));
+    place
+}
+
+/// An id that is stored as 16 bytes.
+pub(super) const UUID: &str = "0f8fad5b-d9cb-469f-a165-70867728950e";
+
+pub(super) fn short_cuts(backend: &dyn Log) {
+    let places = searched(backend);
+    super::short_cuts::law(backend);
+    delete(backend, &places.each_ref());
+    let runs = root_of(backend, "runs");
+    _ = of_runs(backend, &runs);
+    _ = branched(backend);
+    let [place, _] = with_ids(backend);
     let refused = backend.find_item(&place.point(21), "list", "c", &mut |_: ItemRow<'_>| Err(StoreError::ReadOnly));
     assert_eq!(refusal(refused), "of the visitor");
 }

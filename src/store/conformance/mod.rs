@@ -34,6 +34,7 @@ mod pruning;
 mod references;
 mod replay;
 mod search;
+mod short_cuts;
 mod side_tables;
 mod threads;
 mod timers;
@@ -71,7 +72,7 @@ fn once(backend: &dyn Log, case: Case) {
 const CASES: &[(&str, Case)] = cases! {
     basics once: empty, first, apart, submit, updated_and_seen, not_found, fork_of_thread, fork_of_fork;
     basics once: abandoned_branch;
-    lineage once: ordinals_and_versions, list_search, items_by_id;
+    lineage once: versions, short_cuts;
     heads once: own, ancestor, repeat, many_threads, race, chain, together, none_of_all;
     lists once: operations, range_first, ranges, kinds;
     references once: operations, below_one_another, refused_references, deltas;
@@ -80,10 +81,10 @@ const CASES: &[(&str, Case)] = cases! {
     values once: sizes, item_fields, checkpoint_fields, at_the_limit;
     writes once: order, special_indexes, consumed, references, of_one_checkpoint;
     listing once: pages, mixed, prefixes, threads_and_check;
-    deletion once: whole, forks, hidden, seqs, of_run, trash;
+    deletion once: whole, forks, hidden, seqs, trash;
     following once: order, signals;
     operations once: batch_with_operation, moved_head, subgraphs, refused_whole, expected_newest, repeated;
-    operations once: names_and_facts, listing, branches, forks;
+    operations once: names_and_facts, listing, forks;
     threads once: by_activity, by_status, pages, counted, queue;
     pruning once: linear, pruned_state, held, shared, namespaces, searched;
     timers once: listed, passed, of_moved_head, missed;
@@ -148,6 +149,7 @@ fn failure(title: &str, case: Case, make: &dyn Fn() -> Arc<dyn Log>) -> Option<S
         let backend = make();
         case(backend.as_ref());
         build::clean(backend.as_ref());
+        short_cuts::law(backend.as_ref());
     };
     let panic = catch_unwind(AssertUnwindSafe(run)).err()?;
     let text = panic.downcast_ref::<String>().map(String::as_str);

@@ -256,24 +256,6 @@ pub(super) fn listing(backend: &dyn Log) {
     assert!(operate(backend, 13, vec![moves(&a, Some(2), Some(1))]) > third, "a number is used once");
 }
 
-pub(super) fn branches(backend: &dyn Log) {
-    let place = root_of(backend, "a");
-    let branches = |place: &CasePlace<'_>| {
-        let found = backend.branches(&place.thread, &place.namespace).expect("branches are listed");
-        assert!(found.iter().all(|of| of.last == place.record(number(of.last.point.checkpoint))), "whole records");
-        found.into_iter().map(|of| (number(of.last.point.checkpoint), of.leaves)).collect::<Vec<_>>()
-    };
-    assert!(branches(&place).is_empty());
-    place.add_chain(1..=40);
-    [on(41, 20), on(42, 41), begin(43), on(44, 42)].into_iter().for_each(|draft| place.add(draft));
-    let inside = place.inside("sub");
-    inside.add(fork_of(50, place.point(40)));
-    let branch = |n| place.record(n).branch;
-    let expected = [(44, Some((branch(42), 21))), (43, None), (42, Some((branch(1), 19))), (40, None)];
-    assert_eq!(branches(&place), expected, "the newest first, each with its last checkpoint");
-    assert_eq!(branches(&inside), [(50, Some((branch(40), 39)))], "a fork leaves a branch of another namespace");
-}
-
 pub(super) fn forks(backend: &dyn Log) {
     let [a, b, c, nobody] = roots(backend, ["a", "b", "c", "nobody"]);
     a.add(begin(1));

@@ -1,5 +1,6 @@
 //! Rules that need no look at a log, and those of the backend in memory alone.
 
+mod derived;
 mod limits;
 mod rules;
 mod strict;

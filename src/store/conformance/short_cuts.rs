@@ -1,0 +1,125 @@
+//! The law of short cuts: a backend answers as the reads that its answer follows from.
+
+use super::build::*;
+use crate::store::backend::derived;
+use crate::store::log::{RecordQuery, StateQuery};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The checkpoints of a thread to which the law is held: the newest ones.
+const NEWEST: usize = 40;
+
+/// The length of the lineages that are read as a whole.
+const WHOLE: u64 = 130;
+
+/// Holds the law for the threads of a log, as a case leaves them.
+pub(super) fn law(backend: &dyn Log) {
+    for thread in backend.threads(None, 8).expect("threads are listed") {
+        let at = CasePlace { backend, thread: thread.id, namespace: Namespace::root() };
+        of_thread(&at);
+        for namespace in backend.namespaces(&at.thread).expect("namespaces are listed") {
+            of_namespace(&CasePlace { namespace, ..at.clone() });
+        }
+    }
+}
+
+fn same(backend: &dyn Log, query: RecordQuery<'_>) {
+    let derived = derived::records(backend, &query).map_err(|error| error.to_string());
+    assert_eq!(backend.records(&query).map_err(|error| error.to_string()), derived, "{query:?}");
+}
+
+fn of_thread(CasePlace { backend, thread, .. }: &CasePlace<'_>) {
+    let query = CheckpointQuery { thread: thread.clone(), namespace: None, before: None, limit: NEWEST };
+    let ids: Vec<String> =
+        backend.checkpoints(&query).expect("lists").iter().map(|of| of.point.checkpoint.to_string()).collect();
+    let some =
+        |id: &String| [id.clone(), id.replace('-', ""), id[..13].into(), id[..20].to_uppercase(), id[..9].into()];
+    let wrong = ["", "%", "_f0e", "1f0e3dad'", "1f0e3dadx", "--"].map(str::to_owned);
+    for prefix in ids.iter().step_by(7).take(4).flat_map(some).chain(wrong) {
+        for limit in [2, 1_000] {
+            same(*backend, RecordQuery::Prefix { thread, prefix: &prefix, limit });
+        }
+    }
+}
+
+fn of_namespace(place: &CasePlace<'_>) {
+    let CasePlace { backend, thread, namespace } = place;
+    let of = (thread, namespace);
+    let branches = backend.branches(thread, namespace).expect("branches are listed");
+    assert_eq!(branches, derived::branches(*backend, of).expect("branches are derived"), "{of:?}");
+    let records = backend.checkpoints(&CheckpointQuery { limit: NEWEST, ..place.query() }).expect("lists");
+    let runs: BTreeSet<RunId> = records.iter().filter_map(|record| record.run).collect();
+    let none = [RunId::from_bytes([7; 16]), RunId::from_key(thread, "none")];
+    runs.iter().chain(&none).for_each(|run| same(*backend, RecordQuery::LastOfRun(of, run)));
+    for (n, record) in records.iter().enumerate() {
+        let (at, ordinal) = (&record.point, record.ordinal);
+        let first = if ordinal < WHOLE { 0 } else { ordinal - 9 };
+        let some =
+            [ordinal, first, ordinal + 1, ordinal.midpoint(first), ordinal.saturating_sub(1).max(first), u64::MAX];
+        same(*backend, RecordQuery::Ordinals { at, ordinals: &some });
+        of_state(place, at);
+        if ordinal < WHOLE && n % 16 == 0 {
+            of_searches(place, at);
+        }
+    }
+}
+
+fn of_state(CasePlace { backend, .. }: &CasePlace<'_>, at: &CheckpointRef) {
+    let parts = |derives: bool, query: &StateQuery<'_>| {
+        let mut found = Vec::new();
+        let mut visit = |part: StatePart<'_>| {
+            found.push(format!("{part:?}"));
+            Ok(true)
+        };
+        let read =
+            if derives { derived::read(*backend, at, query, &mut visit) } else { backend.read(at, query, &mut visit) };
+        read.expect("a state is read");
+        found
+    };
+    let same = |query: StateQuery<'_>| assert_eq!(parts(false, &query), parts(true, &query), "{query:?} at {at:?}");
+    same(StateQuery::Record);
+    same(StateQuery::Len("never"));
+    for channel in backend.state(at).expect("a state is read").channels {
+        let channel = &*channel.channel;
+        same(StateQuery::Len(channel));
+        let mut ids = BTreeMap::from([("none".into(), 1)]);
+        let read = backend.items(at, channel, ItemRange::All, &mut |row| {
+            let id = row.payload.index.and_then(|index| index.id);
+            id.into_iter().for_each(|id| *ids.entry(id.to_owned()).or_default() += 1);
+            Ok(())
+        });
+        read.expect("items are read");
+        // Of several items with one id, any one is found.
+        ids.iter().filter(|(_, count)| **count == 1).for_each(|(id, _)| same(StateQuery::Item(channel, id)));
+    }
+}
+
+fn of_searches(CasePlace { backend, .. }: &CasePlace<'_>, at: &CheckpointRef) {
+    let lineage = backend.ancestors(at, &(0..WHOLE).collect::<Vec<_>>()).expect("a lineage is read");
+    let is_whole = lineage.iter().flatten().all(|record| !record.pruned);
+    for channel in backend.state(at).expect("a state is read").channels {
+        for text in ["", "1", "\u{fc}"] {
+            let found = backend.search_list(at, &channel.channel, text).expect("a list is searched");
+            let derived = derived::search_list(*backend, at, &channel.channel, text).expect("a list is searched");
+            let [mut found, mut derived] = [found, derived].map(effects);
+            // A deletion by a checkpoint that was pruned belongs to a later one, or to none.
+            [&mut found, &mut derived].into_iter().for_each(|of| of.retain(|_, effect| is_whole || effect != "-"));
+            assert_eq!(found, derived, "{text:?} in {:?} at {at:?}", channel.channel);
+        }
+    }
+}
+
+/// Returns the effects of changes of a list: of a position, each ordinal with the item that is there from then on.
+fn effects(changes: Vec<StoredListChange>) -> BTreeMap<(u64, u64), String> {
+    let positions: BTreeSet<u64> =
+        changes.iter().filter(|of| of.op != ListChangeOp::Delete).map(|of| of.positions.start).collect();
+    let (mut now, mut effects) = (BTreeMap::new(), BTreeMap::new());
+    for StoredListChange { positions: range, ordinal, task, op } in changes {
+        for position in positions.range(range) {
+            let is_put = op != ListChangeOp::Delete;
+            if now.insert(*position, is_put) != Some(false) || is_put {
+                effects.insert((*position, ordinal), if is_put { format!("{task:?} {op:?}") } else { "-".into() });
+            }
+        }
+    }
+    effects
+}
