@@ -14,8 +14,8 @@ use crate::store::sqlite::tables::{KeyChecked, TableRow, item};
 use crate::store::sqlite::view::ReadView;
 use rusqlite::params;
 use rusqlite::types::ValueRef;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
 /// A search of one list.
 struct ListSearch<'a> {
@@ -112,12 +112,18 @@ impl ListSearch<'_> {
         Ok(())
     }
 
-    /// Adds the items of a list that another one references from an ordinal on.
+    /// Adds the items of a list that another one references from an ordinal on, but for the positions that the same
+    /// checkpoint changed: their items are above those of the other list.
     fn reference(&mut self, (seq, channel): (i64, i64), ordinal: u64, task: Option<u32>) -> Res<()> {
         let Self { view, text, found, .. } = self;
+        let own: HashSet<u64> =
+            found.iter().filter(|change| change.ordinal == ordinal).map(|change| change.positions.start).collect();
         found.push(StoredListChange::new(0..u64::MAX, ordinal, task, ListChangeOp::Delete));
         let Some(list) = view.list_at(seq, channel)? else { return Ok(()) };
         list.all(&mut |row| {
+            if own.contains(&row.position) {
+                return Ok(());
+            }
             let op = ListChangeOp::of(row.payload, text);
             found.push(StoredListChange::new(row.position..row.position.saturating_add(1), ordinal, task, op));
             Ok(())
