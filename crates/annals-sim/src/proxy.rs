@@ -6,14 +6,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use annals::base::{Namespace, ThreadId};
+use annals::base::{Encoded, Namespace, ThreadId, Timestamp};
 use annals::store::batch::Batch;
 use annals::store::log::{
-    Capabilities, CheckpointQuery, CommitHandle, Erase, Erasure, FileLayer, FileStore, KvChange, Layer, Log as _,
-    LogExt as _, PruneLayer, PruneSpan, PruneTarget, Prunes, SideTables, SideTablesLayer,
+    CacheChange, Capabilities, CheckpointQuery, CommitHandle, Erase, Erasure, FileStore, KvChange, KvNamespace,
+    KvRecord, KvVector, Layer, Log as _, LogExt as _, PruneSpan, PruneTarget, Prunes, SideTables, UnprunablePlaces,
 };
-use annals::store::stats::Compaction;
-use annals::store::{CheckpointRef, OpenOptions, Pruned, SqliteBackend, StoreError};
+use annals::store::stats::{Compaction, StoreStats};
+use annals::store::{CacheKey, CheckpointRef, Key, OpenOptions, Pruned, SqliteBackend, StoreError};
 use parking_lot::{Condvar, Mutex};
 
 use crate::log::{DiskLog, DiskOp};
@@ -280,13 +280,32 @@ impl Layer for Proxy {
     fn capabilities(&self) -> Capabilities<'_> {
         let mut parts = self.inner.capabilities();
         (parts.prunes, parts.file, parts.side_tables) = (Some(self as _), Some(self as _), Some(self as _));
+        // A claim is made of commits, which are recorded.
+        parts.queues = None;
         parts
     }
 }
 
-impl PruneLayer for Proxy {
-    fn prunes_below(&self) -> &dyn Prunes {
-        &self.inner
+/// Implements a capability: the calls whose signatures alone are given go to the file.
+macro_rules! forwards {
+    ($of:ident { $(fn $call:ident($($arg:ident: $type:ty),*) -> $answer:ty;)* } $($own:tt)*) => {
+        impl $of for Proxy {
+            $(
+                fn $call(&self, $($arg: $type),*) -> $answer {
+                    $of::$call(&self.inner, $($arg),*)
+                }
+            )*
+
+            $($own)*
+        }
+    };
+}
+
+type ProxyResult<T> = Result<T, StoreError>;
+
+forwards! { Prunes {
+        fn unprunable(thread: &ThreadId, without: &[Namespace]) -> ProxyResult<UnprunablePlaces>;
+        fn estimate(thread: &ThreadId, what: PruneTarget<'_>) -> ProxyResult<Pruned>;
     }
 
     /// Prunes a few checkpoints with each call: in one transaction, or if that takes long in one for each of them.
@@ -313,9 +332,13 @@ impl PruneLayer for Proxy {
     }
 }
 
-impl FileLayer for Proxy {
-    fn file_below(&self) -> &dyn FileStore {
-        &self.inner
+forwards! { FileStore {
+        fn stats() -> ProxyResult<StoreStats>;
+        fn backup(to: &Path) -> ProxyResult<()>;
+        fn rebuild_threads() -> ProxyResult<()>;
+        fn change_key(key: &Key) -> ProxyResult<()>;
+        fn rotate_data_key() -> ProxyResult<()>;
+        fn missing_wal() -> Option<String>;
     }
 
     fn compact(&self) -> Result<Compaction, StoreError> {
@@ -327,9 +350,17 @@ impl FileLayer for Proxy {
     }
 }
 
-impl SideTablesLayer for Proxy {
-    fn side_tables_below(&self) -> &dyn SideTables {
-        &self.inner
+type ProxyVisit<'v, T> = &'v mut dyn FnMut(&T) -> ProxyResult<bool>;
+type ProxyVisitIndexed<'v> = &'v mut dyn FnMut(&KvRecord, &[KvVector]) -> ProxyResult<bool>;
+
+forwards! { SideTables {
+        fn kv_entry(namespace: &KvNamespace, key: &str, now: Timestamp) -> ProxyResult<Option<KvRecord>>;
+        fn kv_entries(under: Option<&KvNamespace>, now: Timestamp, visit: ProxyVisit<'_, KvRecord>) -> ProxyResult<()>;
+        fn kv_indexed(under: Option<&KvNamespace>, now: Timestamp, visit: ProxyVisitIndexed<'_>) -> ProxyResult<()>;
+        fn kv_expired(now: Timestamp, limit: usize) -> ProxyResult<Vec<(KvNamespace, String)>>;
+        fn kv_namespaces(under: Option<&KvNamespace>, now: Timestamp) -> ProxyResult<Vec<KvNamespace>>;
+        fn cached(keys: &[CacheKey], now: Timestamp) -> ProxyResult<Vec<Option<Encoded>>>;
+        fn submit_cache(changes: Vec<CacheChange>) -> CommitHandle;
     }
 
     fn commit_kv(&self, changes: &[KvChange]) -> Result<(), StoreError> {

@@ -1,21 +1,15 @@
 //! A layer over a log: it changes some calls and passes on the others.
 
 use std::fmt;
-use std::path::Path;
 
 use super::{
-    Capabilities, CommitHandle, Erase, Erasure, FileStore, HeadParts, Log, NamespaceRef, PruneTarget, Prunes,
-    RecordQuery, StateQuery, ThreadParts, ThreadRow, ThreadRows, TimerQuery, UnprunablePlaces, VisitState,
+    Capabilities, CommitHandle, Erase, Erasure, HeadParts, Log, NamespaceRef, RecordQuery, StateQuery, ThreadParts,
+    ThreadRow, ThreadRows, TimerQuery, VisitState,
 };
-use crate::base::{Encoded, Namespace, ThreadId, Timestamp};
 use crate::store::batch::Batch;
-use crate::store::cipher::Key;
 use crate::store::error::StoreError;
 use crate::store::operation::{NewOperation, OperationQuery, OperationRecord};
-use crate::store::prune::Pruned;
 use crate::store::record::{CheckpointRecord, CheckpointRef, StoredHead, TimerRecord, VersionRecord, WriteRecord};
-use crate::store::side_tables::{CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector, SideTables};
-use crate::store::stats::{Compaction, StoreStats};
 
 /// A log over another one: a call that the layer does not change goes to the log below. A layer is a [`Log`].
 ///
@@ -227,76 +221,5 @@ impl<L: Layer> Log for L {
 
     fn capabilities(&self) -> Capabilities<'_> {
         Layer::capabilities(self)
-    }
-}
-
-/// Declares the layer of a capability: a trait whose methods call the capability below unless they are changed, and the
-/// capability of all that implement it. Each signature stands once.
-macro_rules! capability_layer {
-    ($(#[$doc:meta])* $layer:ident of $capability:ident by $below:ident {
-        $(fn $call:ident(&self $(, $arg:ident: $type:ty)*) -> $answer:ty;)*
-    }) => {
-        $(#[$doc])*
-        pub trait $layer: Send + Sync + fmt::Debug {
-            /// Returns the capability below.
-            fn $below(&self) -> &dyn $capability;
-
-            $(
-                #[doc = concat!("See [`", stringify!($capability), "::", stringify!($call), "`].")]
-                ///
-                /// # Errors
-                #[doc = concat!("As [`", stringify!($capability), "::", stringify!($call), "`].")]
-                fn $call(&self $(, $arg: $type)*) -> $answer {
-                    self.$below().$call($($arg),*)
-                }
-            )*
-        }
-
-        impl<L: $layer> $capability for L {
-            $(
-                fn $call(&self $(, $arg: $type)*) -> $answer {
-                    $layer::$call(self $(, $arg)*)
-                }
-            )*
-        }
-    };
-}
-
-capability_layer! {
-    /// A layer over pruning of a log: a call that it does not change goes to the log below. A layer is a [`Prunes`].
-    PruneLayer of Prunes by prunes_below {
-        fn unprunable(&self, thread: &ThreadId, without: &[Namespace]) -> Result<UnprunablePlaces, StoreError>;
-        fn prune(&self, thread: &ThreadId, what: PruneTarget<'_>) -> Result<Pruned, StoreError>;
-        fn estimate(&self, thread: &ThreadId, what: PruneTarget<'_>) -> Result<Pruned, StoreError>;
-    }
-}
-
-capability_layer! {
-    /// A layer over the file of a log: a call that it does not change goes to the log below. A layer is a
-    /// [`FileStore`].
-    FileLayer of FileStore by file_below {
-        fn stats(&self) -> Result<StoreStats, StoreError>;
-        fn backup(&self, to: &Path) -> Result<(), StoreError>;
-        fn compact(&self) -> Result<Compaction, StoreError>;
-        fn reclaim(&self) -> Result<Erasure, StoreError>;
-        fn rebuild_threads(&self) -> Result<(), StoreError>;
-        fn change_key(&self, key: &Key) -> Result<(), StoreError>;
-        fn rotate_data_key(&self) -> Result<(), StoreError>;
-        fn missing_wal(&self) -> Option<String>;
-    }
-}
-
-capability_layer! {
-    /// A layer over the tables beside the log of a log: a call that it does not change goes to the log below. A layer
-    /// is a [`SideTables`].
-    SideTablesLayer of SideTables by side_tables_below {
-        fn commit_kv(&self, changes: &[KvChange]) -> Result<(), StoreError>;
-        fn kv_entry(&self, namespace: &KvNamespace, key: &str, now: Timestamp) -> Result<Option<KvRecord>, StoreError>;
-        fn kv_entries(&self, under: Option<&KvNamespace>, now: Timestamp, visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>) -> Result<(), StoreError>;
-        fn kv_indexed(&self, under: Option<&KvNamespace>, now: Timestamp, visit: &mut dyn FnMut(&KvRecord, &[KvVector]) -> Result<bool, StoreError>) -> Result<(), StoreError>;
-        fn kv_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(KvNamespace, String)>, StoreError>;
-        fn kv_namespaces(&self, under: Option<&KvNamespace>, now: Timestamp) -> Result<Vec<KvNamespace>, StoreError>;
-        fn cached(&self, keys: &[CacheKey], now: Timestamp) -> Result<Vec<Option<Encoded>>, StoreError>;
-        fn submit_cache(&self, changes: Vec<CacheChange>) -> CommitHandle;
     }
 }

@@ -2,9 +2,9 @@
 //! promises, which no result of a run shows, and the errors of commits that fail.
 
 use annals::store::batch::{Batch, ChangeValue, Data, ItemOp, NewWrites, Payload, WriteValue};
-use annals_graph::graph::Persistence;
+use annals_graph::graph::{Entrypoint, Persistence};
 use annals_graph::prelude::*;
-use annals_graph::{Durability, ErrorKind, IntoInput, Run, block_on};
+use annals_graph::{Durability, ErrorKind, IntoInput, Run, Worker, block_on};
 
 use super::{CommitFault, ProxiedBackend, ReadCall, RecordingProxy};
 
@@ -37,6 +37,7 @@ on_each_backend! {
     a_listing_of_history_reads_records_and_a_snapshot_its_state_at_once,
     a_commit_that_was_not_written_is_an_error_after_which_the_run_continues,
     a_commit_of_unknown_outcome_is_told_so_and_repeating_it_is_safe,
+    a_worker_claims_its_runs_by_commits_which_are_recorded,
 }
 
 /// A state of lines.
@@ -392,4 +393,21 @@ fn a_commit_of_unknown_outcome_is_told_so_and_repeating_it_is_safe(place: Proxie
             assert!(store.check().unwrap().problems.is_empty());
         }
     }
+}
+
+fn a_worker_claims_its_runs_by_commits_which_are_recorded(place: ProxiedBackend) {
+    let (proxy, store) = RecordingProxy::store(place);
+    let book = Entrypoint::new("book", |order: i64, _: &Context| Ok(order + 1)).compile().unwrap();
+    let threads: Vec<_> = (0..3).map(|n| store.thread(format!("order-{n}")).unwrap()).collect();
+    (0..).zip(&threads).for_each(|(n, thread)| _ = book.enqueue(thread, n).unwrap());
+    proxy.forget();
+    let report = Worker::new(&store).register(&book).run_until_idle().unwrap();
+    assert_eq!(report.continued, 3);
+    let commits = proxy.commits();
+    for thread in &threads {
+        let first = commits.iter().find(|committed| committed.batch.thread == *thread.id()).unwrap();
+        assert!(first.batch.is_lease_alone(), "{first:?}");
+        assert!(first.outcome.as_ref().is_some_and(|outcome| outcome.wait().is_ok()), "the run is claimed");
+    }
+    assert!(store.check().unwrap().problems.is_empty());
 }

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex};
 use annals::base::{CheckpointId, ThreadId};
 use annals::store::batch::Batch;
 use annals::store::log::{
-    CommitHandle, Erase, Erasure, HeadParts, Layer, Log, NamespaceRef, RecordQuery, StateQuery, ThreadParts, ThreadRow,
-    ThreadRows, TimerQuery, VisitState,
+    Capabilities, CommitHandle, Erase, Erasure, HeadParts, Layer, Log, NamespaceRef, RecordQuery, StateQuery,
+    ThreadParts, ThreadRow, ThreadRows, TimerQuery, VisitState,
 };
 use annals::store::record::{CheckpointRecord, StatePart, StoredHead, TimerRecord, WriteRecord};
 use annals::store::{CheckpointRef, MemoryBackend, OpenOptions, SqliteBackend, StoreError};
@@ -259,5 +259,12 @@ impl Layer for RecordingProxy {
             recorded.deleted.extend(threads.iter().map(|thread| (before, thread.clone())));
         }
         self.inner.erase(what)
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        let mut parts = self.inner.capabilities();
+        // A claim is made of commits, which are recorded.
+        parts.queues = None;
+        parts
     }
 }

@@ -2,7 +2,29 @@
 
 use super::on_memory;
 use crate::store::conformance::build::*;
-use crate::store::conformance::{lineage, listing};
+use crate::store::conformance::{Case, claims, lineage, listing};
+use crate::store::log::{Capabilities, Layer};
+use crate::store::memory::MemoryBackend;
+
+/// A log without queues.
+#[derive(Debug, Default)]
+struct WithoutQueues(MemoryBackend);
+
+impl Layer for WithoutQueues {
+    fn below(&self) -> &dyn Log {
+        &self.0
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities { queues: None, ..self.0.capabilities() }
+    }
+}
+
+#[test]
+fn runs_of_a_log_without_queues_are_claimed_by_commits() {
+    let cases: [Case; 6] = [claims::order, claims::timers, claims::limits, claims::rates, claims::lapsed, claims::race];
+    cases.iter().for_each(|case| case(&WithoutQueues::default()));
+}
 
 #[test]
 fn the_checkpoints_of_a_lineage_are_found_by_their_ordinals() {

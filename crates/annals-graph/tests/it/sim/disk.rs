@@ -5,11 +5,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use annals::base::{Encoded, Value};
-use annals::store::backend::{ClaimCalls, CommitSettler, claim_runs};
+use annals::store::backend::CommitSettler;
 use annals::store::batch::{Batch, ChangeValue, Data, NewCheckpoint, Payload};
 use annals::store::log::{
-    Capabilities, ClaimQuery, Claims, CommitHandle, Erase, Erasure, HeadParts, Layer, Log, LogExt as _, NamespaceRef,
-    Queues, RecordQuery, StateQuery, TimerQuery, VisitState,
+    Capabilities, CommitHandle, Erase, Erasure, HeadParts, Layer, Log, LogExt as _, NamespaceRef, RecordQuery,
+    StateQuery, TimerQuery, VisitState,
 };
 use annals::store::operation::NewOperation;
 use annals::store::record::{CheckpointRecord, StoredHead, TimerRecord, WriteRecord};
@@ -343,14 +343,8 @@ impl Layer for Disk {
 
     fn capabilities(&self) -> Capabilities<'_> {
         let mut parts = self.inner.capabilities();
-        parts.queues = Some(self);
+        // A claim is made of commits, at each of which the power may go.
+        parts.queues = None;
         parts
-    }
-}
-
-/// Each claim is a write, at which the power may go.
-impl Queues for Disk {
-    fn claim(&self, query: &ClaimQuery) -> Result<Claims, StoreError> {
-        claim_runs(query, usize::MAX, &mut ClaimCalls(self))
     }
 }
