@@ -25,6 +25,10 @@ pub(crate) const CLAIM_PAGE_ROWS: usize = 256;
 pub(crate) const CLAIM_TIMERS: usize = 64;
 /// Live leases that a group may allow, and claims within a period.
 pub(crate) const LEASE_GROUP_LIMIT_MAX: u64 = 10_000;
+/// Threads that a walk over all of them reads at once.
+pub(crate) const WORKER_PAGE_ROWS: usize = 256;
+/// Messages that one checkpoint of an import brings.
+pub(crate) const IMPORT_MESSAGES_MAX: usize = 1_000;
 /// Bytes of the text of a point, or of a range of two points.
 pub(crate) const POINT_BYTES_MAX: usize = 8_192;
 /// Bytes of a key of a map channel.

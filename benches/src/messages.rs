@@ -218,7 +218,7 @@ fn utilities(bench: &Bench, report: &mut FigureReport, messages: &[Message]) -> 
             Ok(us / 1_000.0)
         }),
         Box::new(|| {
-            let (us, text) = timed(|| Ok(buffer_string(messages, &BufferOptions::new())?))?;
+            let (us, text) = timed(|| Ok(buffer_string(messages, &BufferOptions::default())?))?;
             same("lines", text.lines().count(), messages.len())?;
             Ok(us / 1_000.0)
         }),

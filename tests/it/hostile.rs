@@ -284,10 +284,14 @@ proptest! {
     fn no_utility_panics_on_what_was_loaded(items in prop::collection::vec(item(), 1..4), max in -5..60_i64) {
         let messages: Vec<Message> = items.iter().flat_map(loaded).collect();
         for format in [BufferFormat::Prefix, BufferFormat::Xml] {
-            let _ = buffer_string(&messages, &BufferOptions::new().format(format));
+            let mut options = BufferOptions::default();
+            options.format = format;
+            let _ = buffer_string(&messages, &options);
         }
-        let _ = count_tokens_approximately(&messages, &CountOptions::new().use_usage_metadata_scaling(true));
-        let _ = convert_to_openai_messages(&messages, &OpenAiOptions::new());
+        let mut options = CountOptions::default();
+        options.use_usage_metadata_scaling = true;
+        let _ = count_tokens_approximately(&messages, &options);
+        let _ = convert_to_openai_messages(&messages, &OpenAiOptions::default());
         let _ = merge_message_runs(&messages, "\n");
         let _ = filter_messages(&messages, &FilterOptions::new().exclude_tool_call_ids(["1"]));
         for strategy in [TrimStrategy::First, TrimStrategy::Last] {

@@ -70,4 +70,4 @@ pub use map::Map;
 pub use namespace::Namespace;
 pub use payload::{ItemIndex, ItemIndexRef, Payload, PayloadRef, WriteValue};
 pub use time::{Clock, SystemClock, Timestamp, TimestampError};
-pub use value::{Codec, CodecError, Encoded, Value, ValueSerializer, ValueView, decode_bytes, decode_value};
+pub use value::{Codec, CodecError, Encoded, Value, ValueView, decode_bytes, decode_value};

@@ -18,8 +18,6 @@ pub const TRANSACTION_TIME_MAX: Duration = Duration::from_secs(5);
 pub const TRANSACTION_STATEMENTS_MAX: usize = 100_000;
 /// Bytes of the text of one of its statements.
 pub const STATEMENT_BYTES_MAX: usize = 1 << 20;
-/// Threads that a walk over all of them reads at once.
-pub const WORKER_PAGE_ROWS: usize = 256;
 /// Runs that one claim may take.
 pub const CLAIM_RUNS_MAX: usize = 256;
 /// The shortest pause of a worker between two looks for the commits of other processes, where the system does not
@@ -65,8 +63,6 @@ pub const BATCH_CHECKPOINTS_MAX: usize = 1_000;
 pub const VALUE_BYTES_MAX: usize = 64 << 20;
 /// Problems that one report names: damaged rows of a check, and items that an export or import did not understand.
 pub const PROBLEMS_MAX: usize = 100;
-/// Messages that one checkpoint of an import brings.
-pub const IMPORT_MESSAGES_MAX: usize = 1_000;
 /// Bytes of the text of one item of an import, which is held as a whole.
 pub const IMPORT_ITEM_BYTES_MAX: usize = 128 << 20;
 /// Lists that lie below one another, each beginning as the next.
@@ -110,8 +106,6 @@ pub const FACT_BYTES_MAX: usize = 64 << 10;
 pub const GROUP_BATCHES_MAX: usize = 256;
 /// Commits of a graph that a run has submitted and not awaited; before the next one it waits for the oldest.
 pub const PENDING_COMMITS_MAX: usize = 256;
-/// Threads that run the nodes of one process, unless set otherwise.
-pub const NODE_THREADS_DEFAULT: usize = 32;
 /// Duration for which an idle thread of a pool waits for work before it ends.
 pub const POOL_IDLE: Duration = Duration::from_secs(10);
 

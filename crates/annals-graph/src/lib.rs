@@ -438,7 +438,7 @@
 //!     .node("model", |agent: &Agent| {
 //!         let options = TrimOptions::new(4_000).include_system(true).start_on(["human"]);
 //!         let kept = trim_messages(agent.messages.iter(), &options)?;
-//!         let answer = complete(&convert_to_openai_messages(&kept, &OpenAiOptions::new())?);
+//!         let answer = complete(&convert_to_openai_messages(&kept, &OpenAiOptions::default())?);
 //!         Ok(Agent::update().messages(convert_to_messages([answer])?))
 //!     })
 //!     .node("tools", |agent: &Agent| {

@@ -44,3 +44,5 @@ const _: () = assert!(RENEWAL_IDLE.as_nanos() < LEASE_DEFAULT.as_nanos());
 const _: () = assert!(RETRY_INTERVAL_DEFAULT.as_nanos() < RETRY_PAUSE_MAX.as_nanos());
 const _: () = assert!(RETRY_PAUSE_MAX.as_nanos() < RETRY_INTERVAL_MAX_DEFAULT.as_nanos());
 const _: () = assert!(TASKS_ALONE.as_nanos() < POOL_IDLE.as_nanos());
+/// Threads that run the nodes of one process, unless set otherwise.
+pub(crate) const NODE_THREADS_DEFAULT: usize = 32;

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use super::text::json_dumps_map;
-use super::{InvalidToolCall, Message, Role, ToolCall, ToolCallChunk, ToolStatus, Usage, message_chunk_to_message};
+use super::{InvalidToolCall, Message, Role, ToolCall, ToolCallChunk, ToolStatus, Usage};
 use annals_base::Value;
 
 impl Message {
@@ -134,12 +134,6 @@ impl Message {
         self
     }
 
-    /// Returns the whole message of which this is all there is, as [`message_chunk_to_message`] does.
-    #[must_use]
-    pub fn into_whole(self) -> Self {
-        message_chunk_to_message(self)
-    }
-
     /// Adds an item to a list among the extra fields.
     pub(super) fn push_extra(&mut self, name: &str, item: Value) {
         let items = self.extra.entry(name.to_owned()).or_insert_with(|| Value::List(Vec::new()));
@@ -178,6 +172,7 @@ impl fmt::Display for Message {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message_chunk_to_message;
 
     #[test]
     fn what_a_message_does_not_have_is_none_and_what_is_set_on_it_is_extra() {
@@ -207,7 +202,7 @@ mod tests {
         let chunk = Message::ai("a").with_tool_call_chunk(ToolCallChunk::new(1, "{\"a\": [1").with_id("c"));
         assert_eq!((chunk.kind(), chunk.tool_call_chunks().len()), ("AIMessageChunk", 1));
         assert_eq!(chunk.tool_calls()[0].args["a"], Value::from(vec![1]));
-        let whole = chunk.into_whole();
+        let whole = message_chunk_to_message(chunk);
         assert_eq!((whole.kind(), whole.tool_calls().len()), ("ai", 1));
         let unread = Message::ai_chunk("").with_tool_call_chunk(ToolCallChunk::new(0, "x"));
         assert_eq!(unread.invalid_tool_calls().len(), 1);

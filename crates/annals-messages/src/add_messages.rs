@@ -78,5 +78,5 @@ impl AddMessages {
 
 /// Fields of the messages in the format of OpenAI's API.
 fn in_openai_format(messages: Vec<Message>) -> Result<Vec<Message>, MessageError> {
-    convert_to_messages(convert_to_openai_messages(&messages, &OpenAiOptions::new())?)
+    convert_to_messages(convert_to_openai_messages(&messages, &OpenAiOptions::default())?)
 }

@@ -36,93 +36,47 @@ impl FromStr for BufferFormat {
 
 /// How [`buffer_string`] names those who speak, and the form.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BufferOptions {
-    human: String,
-    ai: String,
-    system: String,
-    function: String,
-    tool: String,
-    separator: String,
-    format: BufferFormat,
+    /// The name of the user.
+    pub human_prefix: String,
+    /// The name of the model.
+    pub ai_prefix: String,
+    /// The name before instructions.
+    pub system_prefix: String,
+    /// The name before the results of functions.
+    pub function_prefix: String,
+    /// The name before the results of tools.
+    pub tool_prefix: String,
+    /// The text between two messages.
+    pub message_separator: String,
+    /// The format.
+    pub format: BufferFormat,
 }
 
 impl Default for BufferOptions {
-    /// `Human`, `AI`, `System`, `Function` and `Tool`, one message a line.
+    /// The names that LangChain gives unless told otherwise: `Human`, `AI`, `System`, `Function` and `Tool`, one message a line.
     fn default() -> Self {
         Self {
-            human: "Human".into(),
-            ai: "AI".into(),
-            system: "System".into(),
-            function: "Function".into(),
-            tool: "Tool".into(),
-            separator: "\n".into(),
+            human_prefix: "Human".into(),
+            ai_prefix: "AI".into(),
+            system_prefix: "System".into(),
+            function_prefix: "Function".into(),
+            tool_prefix: "Tool".into(),
+            message_separator: "\n".into(),
             format: BufferFormat::Prefix,
         }
     }
 }
 
 impl BufferOptions {
-    /// Names them as LangChain does unless told otherwise.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Sets the name of the user.
-    #[must_use]
-    pub fn human_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.human = prefix.into();
-        self
-    }
-
-    /// Sets the name of the model.
-    #[must_use]
-    pub fn ai_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.ai = prefix.into();
-        self
-    }
-
-    /// Sets the name before instructions.
-    #[must_use]
-    pub fn system_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.system = prefix.into();
-        self
-    }
-
-    /// Sets the name before the results of functions.
-    #[must_use]
-    pub fn function_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.function = prefix.into();
-        self
-    }
-
-    /// Sets the name before the results of tools.
-    #[must_use]
-    pub fn tool_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.tool = prefix.into();
-        self
-    }
-
-    /// Sets what stands between two messages.
-    #[must_use]
-    pub fn message_separator(mut self, separator: impl Into<String>) -> Self {
-        self.separator = separator.into();
-        self
-    }
-
-    /// Sets the form.
-    #[must_use]
-    pub fn format(mut self, format: BufferFormat) -> Self {
-        self.format = format;
-        self
-    }
-
     fn prefix_of<'a>(&'a self, message: &'a Message) -> Result<&'a str, MessageError> {
         Ok(match &message.role {
-            Role::Human => &self.human,
-            Role::Ai(_) => &self.ai,
-            Role::System => &self.system,
-            Role::Function => &self.function,
-            Role::Tool(_) => &self.tool,
+            Role::Human => &self.human_prefix,
+            Role::Ai(_) => &self.ai_prefix,
+            Role::System => &self.system_prefix,
+            Role::Function => &self.function_prefix,
+            Role::Tool(_) => &self.tool_prefix,
             Role::Chat { role } => role,
             Role::Remove | Role::Other { .. } => {
                 return Err(MessageError::value(format!("Got unsupported message type: {}", message.kind())));
@@ -141,8 +95,10 @@ impl BufferOptions {
 /// use annals_messages::{BufferFormat, BufferOptions, Message, buffer_string};
 ///
 /// let chat = [Message::human("Is 1 < 2?"), Message::ai("Yes.")];
-/// assert_eq!(buffer_string(&chat, &BufferOptions::new())?, "Human: Is 1 < 2?\nAI: Yes.");
-/// let xml = buffer_string(&chat, &BufferOptions::new().format(BufferFormat::Xml))?;
+/// let mut options = BufferOptions::default();
+/// assert_eq!(buffer_string(&chat, &options)?, "Human: Is 1 < 2?\nAI: Yes.");
+/// options.format = BufferFormat::Xml;
+/// let xml = buffer_string(&chat, &options)?;
 /// assert!(xml.starts_with(r#"<message type="human">Is 1 &lt; 2?</message>"#));
 /// # Ok::<(), annals_messages::MessageError>(())
 /// ```
@@ -154,7 +110,7 @@ pub fn buffer_string<'a>(
     let mut out = String::new();
     for (at, message) in messages.into_iter().enumerate() {
         if at > 0 {
-            out.push_str(&options.separator);
+            out.push_str(&options.message_separator);
         }
         let prefix = options.prefix_of(message)?;
         match options.format {

@@ -11,17 +11,25 @@ use annals_base::{Map, Value};
 
 /// How [`count_tokens_approximately`] estimates.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct CountOptions {
-    chars_per_token: f64,
-    extra_tokens_per_message: f64,
-    count_name: bool,
-    tokens_per_image: i64,
-    use_usage_metadata_scaling: bool,
-    tools: Vec<Value>,
+    /// The characters of a token.
+    pub chars_per_token: f64,
+    /// The tokens that each message takes besides its text.
+    pub extra_tokens_per_message: f64,
+    /// True if the names of messages count.
+    pub count_name: bool,
+    /// The tokens of an image.
+    pub tokens_per_image: i64,
+    /// True if the estimate is scaled, by a factor of 1 to 1.25, so that it meets the usage that the newest answer of the
+    /// model reports. All answers must come from one provider (`model_provider` in their response metadata).
+    pub use_usage_metadata_scaling: bool,
+    /// The tools that count too, each as its provider is given it: an object.
+    pub tools: Vec<Value>,
 }
 
 impl Default for CountOptions {
-    /// 4 characters a token, 3 tokens more for each message, names are counted, 85 tokens an image.
+    /// Estimates as LangChain does unless told otherwise: 4 characters a token, 3 tokens more for each message, names are counted, 85 tokens an image.
     fn default() -> Self {
         Self {
             chars_per_token: 4.0,
@@ -35,54 +43,6 @@ impl Default for CountOptions {
 }
 
 impl CountOptions {
-    /// Estimates as LangChain does unless told otherwise.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Sets how many characters make a token.
-    #[must_use]
-    pub fn chars_per_token(mut self, chars: f64) -> Self {
-        self.chars_per_token = chars;
-        self
-    }
-
-    /// Sets how many tokens each message takes besides its text.
-    #[must_use]
-    pub fn extra_tokens_per_message(mut self, tokens: f64) -> Self {
-        self.extra_tokens_per_message = tokens;
-        self
-    }
-
-    /// Sets whether the names of messages count.
-    #[must_use]
-    pub fn count_name(mut self, count: bool) -> Self {
-        self.count_name = count;
-        self
-    }
-
-    /// Sets how many tokens an image takes.
-    #[must_use]
-    pub fn tokens_per_image(mut self, tokens: i64) -> Self {
-        self.tokens_per_image = tokens;
-        self
-    }
-
-    /// Sets whether the estimate is scaled, by a factor of 1 to 1.25, so that it meets the usage that the newest answer
-    /// of the model reports. All answers must come from one provider (`model_provider` in their response metadata).
-    #[must_use]
-    pub fn use_usage_metadata_scaling(mut self, scale: bool) -> Self {
-        self.use_usage_metadata_scaling = scale;
-        self
-    }
-
-    /// Also counts tools, each as its provider is given it: an object.
-    #[must_use]
-    pub fn tools(mut self, tools: impl IntoIterator<Item = Value>) -> Self {
-        self.tools.extend(tools);
-        self
-    }
-
     /// Also counts a tool. The title and the description of the schema itself do not count.
     #[must_use]
     pub fn tool(mut self, name: &str, description: &str, args_schema: &Map) -> Self {
@@ -196,7 +156,7 @@ impl<'a> Scale<'a> {
 /// use annals_messages::{CountOptions, Message, count_tokens_approximately};
 ///
 /// let messages = [Message::system("Be brief."), Message::human("What is a monad?")];
-/// assert_eq!(count_tokens_approximately(&messages, &CountOptions::new())?, 15);
+/// assert_eq!(count_tokens_approximately(&messages, &CountOptions::default())?, 15);
 /// # Ok::<(), annals_messages::MessageError>(())
 /// ```
 pub fn count_tokens_approximately<'a>(
@@ -269,7 +229,7 @@ impl<'f> TokenCounter<'f> {
 
 impl Default for TokenCounter<'_> {
     fn default() -> Self {
-        Self::approximate(CountOptions::new())
+        Self::approximate(CountOptions::default())
     }
 }
 

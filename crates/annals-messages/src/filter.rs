@@ -68,13 +68,20 @@ impl From<MessageClass> for TypeFilter {
 /// A message is dropped if any of the exclusions names it. Of the others, those are retained that any of the inclusions
 /// names, or all without an inclusion.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct FilterOptions {
-    include_names: HashSet<String>,
-    exclude_names: HashSet<String>,
-    include_types: Vec<TypeFilter>,
-    exclude_types: Vec<TypeFilter>,
-    include_ids: HashSet<String>,
-    exclude_ids: HashSet<String>,
+    /// The names of messages that are included.
+    pub include_names: HashSet<String>,
+    /// The names of messages that are excluded.
+    pub exclude_names: HashSet<String>,
+    /// The types or classes of messages that are included.
+    pub include_types: Vec<TypeFilter>,
+    /// The types or classes of messages that are excluded.
+    pub exclude_types: Vec<TypeFilter>,
+    /// The ids of messages that are included.
+    pub include_ids: HashSet<String>,
+    /// The ids of messages that are excluded.
+    pub exclude_ids: HashSet<String>,
     exclude_calls: ExcludedCalls,
 }
 
@@ -95,48 +102,6 @@ impl FilterOptions {
     /// Keeps everything.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Keeps messages with these names.
-    #[must_use]
-    pub fn include_names<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
-        self.include_names.extend(texts(names));
-        self
-    }
-
-    /// Drops messages with these names.
-    #[must_use]
-    pub fn exclude_names<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
-        self.exclude_names.extend(texts(names));
-        self
-    }
-
-    /// Keeps messages of these types or classes.
-    #[must_use]
-    pub fn include_types<T: Into<TypeFilter>>(mut self, types: impl IntoIterator<Item = T>) -> Self {
-        self.include_types.extend(types.into_iter().map(Into::into));
-        self
-    }
-
-    /// Drops messages of these types or classes.
-    #[must_use]
-    pub fn exclude_types<T: Into<TypeFilter>>(mut self, types: impl IntoIterator<Item = T>) -> Self {
-        self.exclude_types.extend(types.into_iter().map(Into::into));
-        self
-    }
-
-    /// Keeps messages with these ids.
-    #[must_use]
-    pub fn include_ids<T: Into<String>>(mut self, ids: impl IntoIterator<Item = T>) -> Self {
-        self.include_ids.extend(texts(ids));
-        self
-    }
-
-    /// Drops messages with these ids.
-    #[must_use]
-    pub fn exclude_ids<T: Into<String>>(mut self, ids: impl IntoIterator<Item = T>) -> Self {
-        self.exclude_ids.extend(texts(ids));
-        self
     }
 
     /// Drops every message of the model that calls a tool, and every result of a tool.
@@ -213,7 +178,9 @@ fn is_use_of(block: &Value, ids: &HashSet<String>) -> bool {
 ///     [Message::human("How is Bern?"), Message::ai("").with_tool_call(call), Message::tool("rain", "c1"), Message::ai("Wet.")];
 /// let said = filter_messages(&messages, &FilterOptions::new().exclude_tool_calls());
 /// assert_eq!(said.iter().map(|m| m.text()).collect::<Vec<_>>(), ["How is Bern?", "Wet."]);
-/// let asked = filter_messages(&messages, &FilterOptions::new().include_types([MessageClass::Human]));
+/// let mut options = FilterOptions::new();
+/// options.include_types.push(MessageClass::Human.into());
+/// let asked = filter_messages(&messages, &options);
 /// assert_eq!(asked.len(), 1);
 /// ```
 pub fn filter_messages<'a>(messages: impl IntoIterator<Item = &'a Message>, options: &FilterOptions) -> Vec<Message> {
@@ -245,7 +212,11 @@ mod tests {
         let messages = [Message::human("a").with_id("1"), Message::ai("b").with_name("bot"), Message::system("c")];
         let kept = |options: FilterOptions| filter_messages(&messages, &options).len();
         assert_eq!(kept(FilterOptions::new()), 3);
-        assert_eq!(kept(FilterOptions::new().include_ids(["1"]).include_names(["bot"])), 2);
-        assert_eq!(kept(FilterOptions::new().include_ids(["1"]).exclude_types(["human"])), 0);
+        let mut options = FilterOptions::new();
+        options.include_ids.insert("1".into());
+        let mut human = options.clone();
+        human.exclude_types.push("human".into());
+        options.include_names.insert("bot".into());
+        assert_eq!((kept(options), kept(human)), (2, 0));
     }
 }

@@ -159,7 +159,7 @@ impl FormatWriter for OpenAiWriter {
             Content::Text(_) => TextFormat::Text,
             Content::Blocks(_) => TextFormat::Block,
         };
-        let options = OpenAiOptions::new().text_format(format);
+        let options = OpenAiOptions { text_format: format, ..OpenAiOptions::default() };
         match options.convert(usize::try_from(at).unwrap_or(usize::MAX), &message) {
             Ok(items) => {
                 let items = items.into_iter().map(Value::Map).collect();

@@ -38,41 +38,23 @@ pub(super) const RESERVED: &str = "__pydantic_ai__";
 /// assert_eq!(repair_messages(history.clone(), false), history);
 /// ```
 pub fn repair_messages(messages: Vec<ModelMessage>, repair_last_response: bool) -> Vec<ModelMessage> {
-    repair_messages_with(messages, RepairOptions::new().repair_last_response(repair_last_response))
+    repair_messages_with(messages, RepairOptions { repair_last_response, ..RepairOptions::default() })
 }
 
 /// How [`repair_messages_with`] repairs a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RepairOptions {
-    repair_last_response: bool,
-    one_result: bool,
+    /// True if the calls of the last response are closed.
+    pub repair_last_response: bool,
+    /// True if only the first result of each call is kept: APIs refuse a second result of one call.
+    pub one_result: bool,
 }
 
 impl Default for RepairOptions {
-    /// Closes the calls of the last response, and keeps all results of a call.
+    /// The options of PydanticAI: closes the calls of the last response, and keeps all results of a call.
     fn default() -> Self {
         Self { repair_last_response: true, one_result: false }
-    }
-}
-
-impl RepairOptions {
-    /// Returns the options of PydanticAI.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Sets whether the calls of the last response are closed.
-    #[must_use]
-    pub fn repair_last_response(mut self, repair: bool) -> Self {
-        self.repair_last_response = repair;
-        self
-    }
-
-    /// Sets whether only the first result of each call is kept: APIs refuse a second result of one call.
-    #[must_use]
-    pub fn one_result(mut self, one: bool) -> Self {
-        self.one_result = one;
-        self
     }
 }
 
@@ -93,7 +75,9 @@ impl RepairOptions {
 /// let result = ToolReturnPart::new("weather", ToolContent::text("rain"), &call.tool_call_id, now.into());
 /// let request = ModelRequest::new(vec![result.clone().into(), result.into()]);
 /// let history: Vec<ModelMessage> = vec![ModelResponse::new(vec![call.into()], now.into()).into(), request.into()];
-/// let repaired = repair_messages_with(history, RepairOptions::new().one_result(true));
+/// let mut options = RepairOptions::default();
+/// options.one_result = true;
+/// let repaired = repair_messages_with(history, options);
 /// let ModelMessage::Request(request) = &repaired[1] else { panic!("the results") };
 /// assert_eq!(request.parts.len(), 1);
 /// ```

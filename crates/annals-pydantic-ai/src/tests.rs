@@ -355,7 +355,7 @@ proptest! {
 
     #[test]
     fn each_call_has_one_result_if_that_is_wanted(messages in vec(message(), 0..6)) {
-        let options = RepairOptions::new().one_result(true);
+        let options = RepairOptions { one_result: true, ..RepairOptions::default() };
         let once = repair_messages_with(messages, options);
         prop_assert_eq!(&repair_messages_with(once.clone(), options), &once);
         let mut open = Vec::new();

@@ -4,8 +4,8 @@
 //! ([`WriteMark`](crate::store::WriteMark)).
 
 use crate::base::ThreadId;
-use crate::base::limits::WORKER_PAGE_ROWS;
-use crate::store::log::LogExt;
+use crate::limits::WORKER_PAGE_ROWS;
+use crate::store::log::{FileStore, LogExt};
 use crate::store::{CheckpointRef, Store, StoreError, ThreadInfo, ThreadQuery};
 
 use super::Thread;
@@ -94,7 +94,7 @@ impl Store {
     /// [`StoreError::Busy`], [`StoreError::Write`], [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`].
     pub fn rebuild_threads(&self) -> Result<(), StoreError> {
         self.flush_abandoned();
-        self.backend().rebuild_threads()
+        self.backend().capabilities().file.map_or(Ok(()), FileStore::rebuild_threads)
     }
 }
 

@@ -7,10 +7,9 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
 
 use super::{BrokenLines, Framing, Problems, TransferError};
-use crate::base::limits::IMPORT_MESSAGES_MAX;
 use crate::base::{CheckpointId, DefaultSource, IdSource, Namespace, Payload, Timestamp, Value};
 use crate::history::Thread;
-use crate::limits::IMPORT_BYTES_MAX;
+use crate::limits::{IMPORT_BYTES_MAX, IMPORT_MESSAGES_MAX};
 use crate::message::internal::{JsonItems, JsonItemsError};
 use crate::message::{LangChainFormat, Message, MessageError, MessageFormat, Role, ensure_ids};
 use crate::store::Source;
@@ -124,7 +123,7 @@ impl Thread {
     /// or objects one after another (JSON lines).
     ///
     /// The text is read by [`JsonItems`], which holds one item at a time and takes what Python writes, and every
-    /// [`IMPORT_MESSAGES_MAX`] messages a checkpoint is committed. An object with the list `messages` is held as one
+    /// 1,000 messages a checkpoint is committed. An object with the list `messages` is held as one
     /// item ([`IMPORT_ITEM_BYTES_MAX`](crate::base::limits::IMPORT_ITEM_BYTES_MAX)). Nothing is dropped silently: an
     /// item that cannot be read as a message is kept as it is, counted, and written again by an export; what stood
     /// beside such a list is named. Messages without an id get one; nothing is merged.

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 
 use crate::codec::decode_tree;
 pub use crate::codec::{Codec, CodecError, Encoded, decode_bytes, decode_value};
-pub use ser::ValueSerializer;
+use ser::ValueSerializer;
 pub(crate) use tree::serialize_map;
 pub use view::ValueView;
 
@@ -124,7 +124,7 @@ impl Value {
     /// [`CodecError::TooDeep`] past [`VALUE_DEPTH_MAX`](crate::limits::VALUE_DEPTH_MAX) lists, objects and extensions
     /// inside one another.
     pub fn from_serialize<T: Serialize + ?Sized>(value: &T) -> Result<Self, CodecError> {
-        value.serialize(ValueSerializer::new())
+        value.serialize(ValueSerializer::default())
     }
 
     /// Reads a typed value, as it would be read from the encoding of this one.

@@ -13,27 +13,13 @@ use crate::{CodecError, Map};
 /// A serde serializer whose output is a [`Value`]. It writes what MessagePack with names would: structs and struct
 /// variants are objects, a unit struct is an empty list, a variant is its name or an object of one member, an integer
 /// of 128 bits is 16 bytes, and the format is not human-readable.
-///
-/// # Example
-/// ```
-/// use annals_base::{Value, ValueSerializer};
-/// use serde::Serialize;
-///
-/// assert_eq!([1, 2].serialize(ValueSerializer::new())?, Value::from(vec![1, 2]));
-/// # Ok::<(), annals_base::CodecError>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ValueSerializer {
+pub(super) struct ValueSerializer {
     /// The number of lists and objects around the value.
     depth: usize,
 }
 
 impl ValueSerializer {
-    /// Returns the serializer of a whole value.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Returns the serializer of the content of a list, an object or an extension.
     fn inside(self) -> Result<Self, CodecError> {
         if self.depth >= VALUE_DEPTH_MAX {
@@ -211,7 +197,7 @@ impl ser::Serializer for ValueSerializer {
 
 /// A list that is being built.
 #[derive(Debug)]
-pub struct ListBuilder {
+pub(super) struct ListBuilder {
     items: Vec<Value>,
     /// The serializer of an item.
     inner: ValueSerializer,
@@ -256,7 +242,7 @@ list_builder! {
 
 /// An object that is being built.
 #[derive(Debug)]
-pub struct ObjectBuilder {
+pub(super) struct ObjectBuilder {
     map: Map,
     /// The name whose value comes next.
     name: String,

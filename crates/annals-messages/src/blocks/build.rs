@@ -4,8 +4,7 @@
 
 use super::factory::factory;
 use super::{
-    ContentBlock, Index, MediaBlock, NonStandardBlock, PlainTextBlock, ReasoningBlock, RefusalBlock, TextBlock,
-    ToolCallBlock,
+    ContentBlock, Index, MediaBlock, NonStandardBlock, ReasoningBlock, RefusalBlock, TextBlock, ToolCallBlock,
 };
 use crate::{Message, MessageError, Role, ToolCall, ensure_id};
 use annals_base::{IdSource, Map, Value};
@@ -24,12 +23,6 @@ impl ContentBlock {
     /// Returns a refusal of the model with its words, an empty text if there are none.
     pub fn refusal(words: impl Into<String>) -> Self {
         Self::Refusal(RefusalBlock { refusal: words.into(), ..RefusalBlock::default() })
-    }
-
-    /// Returns a document that is the text `text`.
-    pub fn plain_text(text: impl Into<String>) -> Self {
-        let mime_type = Some("text/plain".to_owned());
-        Self::PlainText(PlainTextBlock { text: Some(text.into()), mime_type, ..PlainTextBlock::default() })
     }
 
     /// Returns a request to call a tool.
@@ -154,7 +147,7 @@ impl Message {
 
 impl ToolCallBlock {
     /// Returns the call, as a message holds it.
-    pub fn to_call(&self) -> ToolCall {
+    fn to_call(&self) -> ToolCall {
         ToolCall { name: self.name.clone(), args: self.args.clone(), id: self.id.clone() }
     }
 }
@@ -164,28 +157,24 @@ impl MediaBlock {
     pub fn from_url(url: impl Into<String>) -> Self {
         Self { url: Some(url.into()), ..Self::default() }
     }
-
-    /// Returns data in the message itself.
-    pub fn from_base64(base64: impl Into<String>, mime_type: impl Into<String>) -> Self {
-        Self { base64: Some(base64.into()), mime_type: Some(mime_type.into()), ..Self::default() }
-    }
-
-    /// Returns data that the provider keeps.
-    pub fn from_file_id(file_id: impl Into<String>) -> Self {
-        Self { file_id: Some(file_id.into()), ..Self::default() }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blocks::PlainTextBlock;
 
     #[test]
     fn every_block_can_be_given_an_id_and_keeps_it() {
         let ids = &mut IdSource::from_seed(1);
         let call = ContentBlock::tool_call(ToolCall::new("f", [("a", 1)]));
         let unknown = ContentBlock::from(Value::from(serde_json::json!({"type": "hologram"})));
-        for block in [ContentBlock::text("t"), call, unknown, ContentBlock::Image(MediaBlock::from_file_id("f"))] {
+        for block in [
+            ContentBlock::text("t"),
+            call,
+            unknown,
+            ContentBlock::Image(MediaBlock { file_id: Some("f".into()), ..MediaBlock::default() }),
+        ] {
             let named = block.clone().with_id("").ensure_id(ids);
             let id = named.id().expect("an id").to_owned();
             assert!(id.starts_with("lc_") && id.len() == 39, "{id}");
@@ -213,7 +202,8 @@ mod tests {
 
     #[test]
     fn what_a_provider_says_besides_is_added() {
-        let block = ContentBlock::plain_text("t").with_index("lc_txt_1").with_extra("a", 1).with_extra("b", 2);
+        let document = ContentBlock::PlainText(PlainTextBlock { text: Some("t".into()), ..PlainTextBlock::default() });
+        let block = document.with_index("lc_txt_1").with_extra("a", 1).with_extra("b", 2);
         assert_eq!(block.index(), Some(&Index::Name("lc_txt_1".into())));
         assert_eq!(block.extras().map(Map::len), Some(2));
     }

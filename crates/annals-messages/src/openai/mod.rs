@@ -42,46 +42,24 @@ impl FromStr for TextFormat {
 
 /// How [`convert_to_openai_messages`] converts.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OpenAiOptions {
-    text_format: TextFormat,
-    include_id: bool,
-    pass_through_unknown_blocks: bool,
+    /// The format of a content that is only text.
+    pub text_format: TextFormat,
+    /// True if ids are written; OpenAI's API has none.
+    pub include_id: bool,
+    /// True if a block of an unknown form stays as it is; else it is an error.
+    pub pass_through_unknown_blocks: bool,
 }
 
 impl Default for OpenAiOptions {
-    /// Texts as texts, no ids, unknown blocks as they are.
+    /// Converts as LangChain does unless told otherwise: texts as texts, no ids, unknown blocks as they are.
     fn default() -> Self {
         Self { text_format: TextFormat::Text, include_id: false, pass_through_unknown_blocks: true }
     }
 }
 
 impl OpenAiOptions {
-    /// Converts as LangChain does unless told otherwise.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Sets how a content that is only text is written.
-    #[must_use]
-    pub fn text_format(mut self, format: TextFormat) -> Self {
-        self.text_format = format;
-        self
-    }
-
-    /// Sets whether ids are written; OpenAI's API has none.
-    #[must_use]
-    pub fn include_id(mut self, include: bool) -> Self {
-        self.include_id = include;
-        self
-    }
-
-    /// Sets whether a block of an unknown form stays as it is; else it is an error.
-    #[must_use]
-    pub fn pass_through_unknown_blocks(mut self, pass: bool) -> Self {
-        self.pass_through_unknown_blocks = pass;
-        self
-    }
-
     /// Converts the message with the number `at`: itself, then the results of tools that its content holds.
     pub(super) fn convert(&self, at: usize, message: &Message) -> Result<Vec<Map>, MessageError> {
         let mut out = object([("role", openai_role(message)?.into())]);
@@ -184,7 +162,7 @@ pub(super) fn openai_role(message: &Message) -> Result<&str, MessageError> {
 ///
 /// let call = ToolCall::new("weather", [("city", "Bern")]).with_id("c1");
 /// let chat = [Message::human("How is Bern?"), Message::ai("").with_tool_call(call)];
-/// let objects = convert_to_openai_messages(&chat, &OpenAiOptions::new())?;
+/// let objects = convert_to_openai_messages(&chat, &OpenAiOptions::default())?;
 /// let json = serde_json::to_value(&objects).expect("plain data");
 /// assert_eq!(json[0], serde_json::json!({"role": "user", "content": "How is Bern?"}));
 /// assert_eq!(json[1]["tool_calls"][0]["function"]["arguments"], r#"{"city": "Bern"}"#);

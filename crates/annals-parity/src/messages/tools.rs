@@ -66,22 +66,17 @@ fn parsed<T: std::str::FromStr<Err = MessageError>>(case: &FunctionCase, name: &
 }
 
 fn buffer(case: &FunctionCase) -> Result<Json, FailedCall> {
-    let mut options = BufferOptions::new();
-    if let Some(format) = parsed(case, "format")? {
-        options = options.format(format);
-    }
-    let setters: [(&str, fn(BufferOptions, String) -> BufferOptions); 6] = [
-        ("human_prefix", BufferOptions::human_prefix),
-        ("ai_prefix", BufferOptions::ai_prefix),
-        ("system_prefix", BufferOptions::system_prefix),
-        ("function_prefix", BufferOptions::function_prefix),
-        ("tool_prefix", BufferOptions::tool_prefix),
-        ("message_separator", BufferOptions::message_separator),
-    ];
-    for (name, set) in setters {
-        if let Some(text) = case.text_arg(name) {
-            options = set(options, text);
-        }
+    let mut options = BufferOptions::default();
+    options.format = parsed(case, "format")?.unwrap_or_default();
+    for (name, option) in [
+        ("human_prefix", &mut options.human_prefix),
+        ("ai_prefix", &mut options.ai_prefix),
+        ("system_prefix", &mut options.system_prefix),
+        ("function_prefix", &mut options.function_prefix),
+        ("tool_prefix", &mut options.tool_prefix),
+        ("message_separator", &mut options.message_separator),
+    ] {
+        case.text_arg(name).into_iter().for_each(|text| *option = text);
     }
     Ok(json!(buffer_string(&case.messages()?, &options)?))
 }
@@ -109,14 +104,13 @@ fn types(case: &FunctionCase, name: &str) -> Result<Vec<TypeFilter>, FailedCall>
 }
 
 fn filter(case: &FunctionCase) -> Result<Json, FailedCall> {
-    let mut options = FilterOptions::new()
-        .include_names(texts(case, "include_names"))
-        .exclude_names(texts(case, "exclude_names"))
-        .include_ids(texts(case, "include_ids"))
-        .exclude_ids(texts(case, "exclude_ids"))
-        .include_types(types(case, "include_types")?)
-        .exclude_types(types(case, "exclude_types")?)
-        .exclude_tool_call_ids(texts(case, "exclude_tool_calls"));
+    let mut options = FilterOptions::new().exclude_tool_call_ids(texts(case, "exclude_tool_calls"));
+    options.include_names.extend(texts(case, "include_names"));
+    options.exclude_names.extend(texts(case, "exclude_names"));
+    options.include_ids.extend(texts(case, "include_ids"));
+    options.exclude_ids.extend(texts(case, "exclude_ids"));
+    options.include_types = types(case, "include_types")?;
+    options.exclude_types = types(case, "exclude_types")?;
     if case.flag("exclude_tool_calls") == Some(true) {
         options = options.exclude_tool_calls();
     }
@@ -147,7 +141,7 @@ fn counter(case: &FunctionCase) -> Result<TokenCounter<'static>, FailedCall> {
             TokenCounter::all(|messages| 2 + messages.iter().map(|message| words(message)).sum::<i64>())
         }
         "per_message_words" => TokenCounter::each(words),
-        "count_tokens_approximately" => TokenCounter::approximate(CountOptions::new()),
+        "count_tokens_approximately" => TokenCounter::approximate(CountOptions::default()),
         _ => return Err(FailedCall::vector("known counter")),
     })
 }
@@ -194,44 +188,41 @@ fn trim(case: &FunctionCase) -> Result<Json, FailedCall> {
 }
 
 fn count(case: &FunctionCase) -> Result<Json, FailedCall> {
-    let mut options = CountOptions::new();
+    let mut options = CountOptions::default();
     let number = |name: &str| match case.arg(name).map(|data| data.value()) {
         Some(Value::Int(n)) => Some(n as f64),
         Some(Value::Float(x)) => Some(x),
         _ => None,
     };
     if let Some(chars) = number("chars_per_token") {
-        options = options.chars_per_token(chars);
+        options.chars_per_token = chars;
     }
     if let Some(tokens) = number("extra_tokens_per_message") {
-        options = options.extra_tokens_per_message(tokens);
+        options.extra_tokens_per_message = tokens;
     }
     if let Some(tokens) = number("tokens_per_image") {
-        options = options.tokens_per_image(tokens as i64);
+        options.tokens_per_image = tokens as i64;
     }
-    options = options
-        .count_name(case.flag("count_name").unwrap_or(true))
-        .use_usage_metadata_scaling(case.flag("use_usage_metadata_scaling").unwrap_or(false));
+    options.count_name = case.flag("count_name").unwrap_or(true);
+    options.use_usage_metadata_scaling = case.flag("use_usage_metadata_scaling").unwrap_or(false);
     for tool in many(case, "tools") {
-        options = match (&tool, tool.value()) {
+        match (&tool, tool.value()) {
             (VectorValue::Tool(tool), _) => {
                 let text = |name| tool.get(name).and_then(Value::as_str).unwrap_or_default();
                 let schema = tool.get("args_schema").and_then(Value::as_map).cloned().unwrap_or_default();
-                options.tool(text("name"), text("description"), &schema)
+                options = options.tool(text("name"), text("description"), &schema);
             }
-            (_, tool) => options.tools([tool]),
-        };
+            (_, tool) => options.tools.push(tool),
+        }
     }
     Ok(json!(count_tokens_approximately(&case.messages()?, &options)?))
 }
 
 fn to_openai(case: &FunctionCase) -> Result<Json, FailedCall> {
-    let mut options = OpenAiOptions::new()
-        .include_id(case.flag("include_id").unwrap_or(false))
-        .pass_through_unknown_blocks(case.flag("pass_through_unknown_blocks").unwrap_or(true));
-    if let Some(format) = parsed(case, "text_format")? {
-        options = options.text_format(format);
-    }
+    let mut options = OpenAiOptions::default();
+    options.include_id = case.flag("include_id").unwrap_or(false);
+    options.pass_through_unknown_blocks = case.flag("pass_through_unknown_blocks").unwrap_or(true);
+    options.text_format = parsed(case, "text_format")?.unwrap_or_default();
     // A pair represents two messages here.
     let messages = match case.input.items() {
         Some(items) => MessageLike::List(items.into_iter().map(VectorValue::like).collect()).into_messages()?,

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::base::limits;
 use crate::drive::run::active_run::ActiveRun;
 use crate::drive::run::attempt::{attempt, attempt_here, closed, wait_before};
 use crate::drive::run::cache::look_up;
@@ -12,6 +11,7 @@ use crate::drive::run::host::RunHost;
 use crate::error::Error;
 use crate::exec::{Closing, Effect, Event, EventMask, Machine, Opened, Status, TaskJob, TaskOutcome, open};
 use crate::graph::Work;
+use crate::limits::NODE_THREADS_DEFAULT;
 use crate::store::batch::Batch;
 use crate::store::log::CommitHandle;
 
@@ -193,7 +193,7 @@ impl Driver {
     /// superstep has ended.
     fn share(&mut self) {
         self.running += self.due.len();
-        let others = self.due.len().min(self.run.host.concurrency_max).min(limits::NODE_THREADS_DEFAULT) - 1;
+        let others = self.due.len().min(self.run.host.concurrency_max).min(NODE_THREADS_DEFAULT) - 1;
         let (feed, host) = (Arc::clone(&self.feed.0), Arc::clone(&self.run.host));
         let shared = Arc::new(SharedTasks::new(std::mem::take(&mut self.due), others, feed, Arc::clone(&host)));
         SharedTasks::call(&shared, 1);

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::base::limits::{NODE_THREADS_DEFAULT, POOL_IDLE};
+use crate::base::limits::POOL_IDLE;
+use crate::limits::NODE_THREADS_DEFAULT;
 use crate::store::Store;
 
 use super::runtime::CallerRuntime;
