@@ -247,6 +247,18 @@ impl Expect {
     pub fn new(namespace: Namespace, head: Option<CheckpointId>) -> Self {
         Self { namespace, head }
     }
+
+    /// Compares the head of its namespace with the expected one. Every backend calls this.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`].
+    pub fn compare(&self, thread: &ThreadId, found: Option<CheckpointId>) -> Result<(), StoreError> {
+        if found == self.head {
+            return Ok(());
+        }
+        let (thread, namespace) = (thread.clone(), self.namespace.clone());
+        Err(StoreError::Conflict { thread, namespace, expected: self.head, found })
+    }
 }
 
 impl NewTimer {

@@ -15,7 +15,7 @@ use super::cipher::Key;
 use super::error::StoreError;
 use super::heads::HeadCache;
 use super::lease::LeaseOwner;
-use super::log::{CommitHandle, Erasure, Log, LogExt};
+use super::log::{CommitHandle, Erasure, FileStore, Log, LogExt};
 use super::memory::MemoryBackend;
 use super::options::OpenOptions;
 use super::record::TimerRecord;
@@ -86,6 +86,10 @@ impl Store {
     /// Returns the backend: the log in plain data and ids.
     pub fn backend(&self) -> &Arc<dyn Log> {
         &self.0.backend
+    }
+
+    fn file(&self) -> Option<&dyn FileStore> {
+        self.0.backend.capabilities().file
     }
 
     /// Writes a batch to the log and returns when it is durable.
@@ -167,7 +171,7 @@ impl Store {
     /// # }
     /// ```
     pub fn stats(&self) -> Result<StoreStats, StoreError> {
-        self.0.backend.stats()
+        self.file().map_or_else(|| Ok(StoreStats::default()), FileStore::stats)
     }
 
     /// Returns free pages to the file system, while others read and write: in transactions of at most 64 pages, which
@@ -194,7 +198,7 @@ impl Store {
     pub fn compact(&self) -> Result<Compaction, StoreError> {
         span!("compact");
         self.0.backend.flush();
-        self.0.backend.compact()
+        self.file().map_or_else(|| Ok(Compaction::default()), FileStore::compact)
     }
 
     /// Writes the sound part of the store at `from`, which may be damaged, to a new store at `to`, and reports the
@@ -356,7 +360,7 @@ impl Store {
     /// a store is open for reading only, and shows the commits up to the last copy of the log. `None` of any other
     /// store.
     pub fn missing_wal(&self) -> Option<String> {
-        self.0.backend.missing_wal()
+        self.file().and_then(FileStore::missing_wal)
     }
 
     /// Copies the store to a new file, which holds one moment of it: all that was committed before the call, and of
@@ -383,7 +387,10 @@ impl Store {
     /// # }
     /// ```
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<(), StoreError> {
-        self.0.backend.backup(to.as_ref())
+        let to = to.as_ref();
+        let reason = || format!("{}: the store has no file to copy", to.display());
+        let none = || StoreError::Invalid { field: "path of the backup", reason: reason() };
+        self.file().ok_or_else(none)?.backup(to)
     }
 
     /// Changes the key with which an encrypted store is opened. One row is written, however large the store is; handles
@@ -414,7 +421,7 @@ impl Store {
     /// # }
     /// ```
     pub fn change_key(&self, key: &Key) -> Result<(), StoreError> {
-        self.0.backend.change_key(key)
+        self.file().ok_or_else(not_encrypted)?.change_key(key)
     }
 
     /// Seals the values that are written from now on with a new data key, which bounds how much one key seals. Values
@@ -423,7 +430,7 @@ impl Store {
     /// # Errors
     /// As [`Store::change_key`].
     pub fn rotate_data_key(&self) -> Result<(), StoreError> {
-        self.0.backend.rotate_data_key()
+        self.file().ok_or_else(not_encrypted)?.rotate_data_key()
     }
 
     /// Verifies every row and checksum.
@@ -605,7 +612,7 @@ impl Store {
     /// ```
     pub fn reclaim(&self) -> Result<Erasure, StoreError> {
         span!("reclaim");
-        self.0.backend.reclaim()
+        self.file().map_or(Ok(Erasure::Erased), FileStore::reclaim)
     }
 
     /// Lists the sleeping tasks (`Context::sleep_until` of annals-graph), by the timestamp at which they wake: all, or
@@ -660,4 +667,8 @@ impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store").field("backend", &self.0.backend).finish_non_exhaustive()
     }
+}
+
+fn not_encrypted() -> StoreError {
+    StoreError::Invalid { field: "key", reason: "the store is not encrypted".into() }
 }

@@ -254,6 +254,22 @@ impl OperationChange {
         Self::new(thread, namespace, OperationField::Head, value(before), value(after))
     }
 
+    /// Compares the present content of the field with the one that the change expects. Every backend calls this.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] for a head, [`StoreError::FieldConflict`] for another field.
+    pub fn compare(&self, found: Option<OperationValue>) -> Result<(), StoreError> {
+        if found == self.before {
+            return Ok(());
+        }
+        let (thread, namespace) = (self.thread.clone(), self.namespace.clone());
+        let [expected, found] = [self.before.as_ref(), found.as_ref()].map(checkpoint_of);
+        Err(match self.field {
+            OperationField::Head => StoreError::Conflict { thread, namespace, expected, found },
+            _ => StoreError::FieldConflict { thread, field: self.field.to_string() },
+        })
+    }
+
     /// Returns the change back.
     pub(crate) fn inverse(self) -> Self {
         Self { before: self.after, after: self.before, ..self }
@@ -385,6 +401,14 @@ fn fact_is_readable(name: &str, text: &str) -> Result<(), StoreError> {
         _ => return Ok(()),
     };
     invalid("fact", format!("{name}: {reason}"))
+}
+
+/// Returns the checkpoint that a content names.
+pub(crate) fn checkpoint_of(value: Option<&OperationValue>) -> Option<CheckpointId> {
+    match value {
+        Some(OperationValue::Checkpoint(id)) => Some(*id),
+        _ => None,
+    }
 }
 
 /// Sorts changes as records hold them.

@@ -10,7 +10,7 @@ use annals::store::batch::{
     Parent, Payload, WriteRef, WriteValue,
 };
 use annals::store::lease::{LeaseGroup, LeaseOwner, NewLease};
-use annals::store::log::{KvChange, KvNamespace, Log, LogExt, PruneSpan};
+use annals::store::log::{KvChange, KvNamespace, Log, LogExt, PruneSpan, PruneTarget};
 use annals::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
 use annals::store::record::{TaskKind, TaskRecord};
 use annals::store::{
@@ -135,7 +135,7 @@ impl<'a> Spot<'a> {
 /// Prunes the namespaces that end with the given checkpoints. Returns those that are left.
 fn left_of(root: Spot<'_>, ends: &[(&str, u64)]) -> Vec<String> {
     let ends: Vec<_> = ends.iter().map(|(path, n)| (Namespace::new(path).unwrap(), id(*n))).collect();
-    root.backend.prune_namespaces(&thread(root.thread), &ends).unwrap();
+    root.backend.prune(&thread(root.thread), PruneTarget::Namespaces(&ends)).unwrap();
     let left = root.backend.namespaces(&thread(root.thread)).unwrap();
     left.iter().filter(|namespace| !namespace.is_root()).map(ToString::to_string).collect()
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annals::base::ThreadId;
-use annals::store::log::{Log, LogExt, PruneSpan};
+use annals::store::log::{Log, LogExt, PruneSpan, PruneTarget};
 use annals::store::{CheckpointRef, MemoryBackend, OpenOptions, Store, StoreError};
 use parking_lot::Mutex;
 
@@ -46,7 +46,7 @@ impl Model {
             StoreCall::Kv(changes) => self.backend.side_tables().and_then(|beside| beside.commit_kv(changes)),
             StoreCall::Prune(point) => self.prune(point),
             StoreCall::PruneNamespaces(thread, namespaces) => {
-                self.backend.prune_namespaces(thread, namespaces).map(|_| ())
+                self.backend.prune(thread, PruneTarget::Namespaces(namespaces)).map(|_| ())
             }
             StoreCall::Ledger(entry) => self.account(entry),
             StoreCall::Upkeep(_) => Ok(()),

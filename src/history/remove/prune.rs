@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::{CheckpointId, Namespace, RunId, Timestamp};
-use crate::store::log::{Log, LogExt, PruneSpan};
+use crate::store::log::{Log, LogExt, PruneSpan, PruneTarget};
 use crate::store::record::CheckpointRecord;
 use crate::store::{CheckpointRef, Pruned, StatusKind, Store, StoreError, ThreadInfo, ThreadQuery};
 
@@ -241,7 +241,7 @@ impl PrunePlan {
         let (backend, thread) = (self.thread.store().backend(), self.thread.id());
         let mut sum = backend.prune_estimate(thread, &self.spans)?;
         if !self.namespaces.is_empty() {
-            sum.add(backend.estimate_namespaces(thread, &self.namespaces)?);
+            sum.add(backend.prune_estimate(thread, PruneTarget::Namespaces(&self.namespaces))?);
         }
         Ok(sum)
     }
@@ -262,7 +262,7 @@ impl PrunePlan {
         let mut sum = Pruned::default();
         // Lists of namespaces that go may begin as those of checkpoints that go.
         if !self.namespaces.is_empty() {
-            sum.add(backend.prune_namespaces(thread, &self.namespaces)?);
+            sum.add(backend.prune(thread, PruneTarget::Namespaces(&self.namespaces))?);
         }
         sum.add(backend.prune(thread, &self.spans)?);
         Ok(sum)

@@ -6,15 +6,19 @@
 //!
 //! Invariant: a short cut gives the same answer. The suite compares both.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::base::{RunId, ThreadId};
+use super::{pruned_metadata, without_timer};
+use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId};
+use crate::store::check::{Finding, Invariant};
 use crate::store::error::StoreError;
 use crate::store::log::batches::records_of;
-use crate::store::log::{Log, LogExt, NamespaceRef, RecordQuery, StateQuery, VisitState};
-use crate::store::operation::BranchRecord;
+use crate::store::log::{HeadParts, Log, LogExt, NamespaceRef, RecordQuery, StateQuery, UnprunablePlaces, VisitState};
+use crate::store::operation::{BranchRecord, OperationChange, OperationField, OperationQuery, OperationValue};
 use crate::store::query::ItemRange;
-use crate::store::record::{CheckpointRecord, CheckpointRef, ListChangeOp, StatePart, StoredListChange, VersionRecord};
+use crate::store::record::{
+    ChannelValue, CheckpointRecord, CheckpointRef, ListChangeOp, StatePart, StoredHead, StoredListChange, VersionRecord,
+};
 
 /// Answers a query of records by points and pages, which a backend answers itself.
 ///
@@ -189,4 +193,150 @@ pub fn search_list<L: Log + ?Sized>(
     }
     StoredListChange::order(&mut changes);
     Ok(changes)
+}
+
+/// Returns the places of the checkpoints of a thread that cannot be pruned, as
+/// [`Prunes::unprunable`](crate::store::log::Prunes::unprunable) does.
+///
+/// # Errors
+/// As [`Log::records`], [`Log::read`] and [`Log::thread_rows`].
+pub fn unprunable<L: Log + ?Sized>(
+    log: &L,
+    thread: &ThreadId,
+    without: &[Namespace],
+) -> Result<UnprunablePlaces, StoreError> {
+    let own = all(log, thread)?;
+    let places: HashMap<&CheckpointRef, (u64, u64)> =
+        own.iter().map(|record| (&record.point, (record.branch, record.ordinal))).collect();
+    let goes = |namespace: &Namespace| !namespace.is_root() && without.contains(namespace);
+    let (mut held, mut points, mut ends) = (UnprunablePlaces::new(), Vec::new(), BTreeMap::new());
+    for record in own.iter().filter(|record| !goes(&record.point.namespace)) {
+        let end = ends.entry(record.branch).or_insert(record.ordinal);
+        *end = record.ordinal.max(*end);
+        let is_left = |parent: &CheckpointRef| places.get(parent).is_some_and(|(branch, _)| *branch != record.branch);
+        points.extend(record.parent_ref().filter(is_left));
+        if !record.pruned {
+            points.extend(referenced(log, record)?);
+        }
+    }
+    for fork in log.forks(thread)? {
+        points.extend(all(log, &fork)?.into_iter().filter_map(|record| record.forked_from));
+    }
+    for namespace in log.namespaces(thread)? {
+        if !goes(&namespace) {
+            points.extend(log.head(thread, &namespace)?.map(|head| head.point));
+        } else if is_needed(log, &own, (thread, &namespace))? {
+            points.extend(newest(&own, &namespace).map(|record| record.point.clone()));
+        }
+    }
+    for (field, value) in log.fields(thread)? {
+        if let (OperationField::Branch(_), OperationValue::Checkpoint(id)) = (field, value) {
+            points.push(CheckpointRef::new(thread.clone(), Namespace::root(), id));
+        }
+    }
+    held.extend(ends);
+    held.extend(points.iter().filter_map(|point| places.get(point)));
+    Ok(held)
+}
+
+/// Returns the newest checkpoint of a namespace.
+fn newest<'r>(records: &'r [CheckpointRecord], namespace: &Namespace) -> Option<&'r CheckpointRecord> {
+    records.iter().filter(|record| record.point.namespace == *namespace).max_by_key(|record| record.point.checkpoint)
+}
+
+/// Returns the checkpoints whose lists those of a checkpoint reference.
+fn referenced<L: Log + ?Sized>(log: &L, of: &CheckpointRecord) -> Result<Vec<CheckpointRef>, StoreError> {
+    let mut found = Vec::new();
+    for channel in log.state(&of.point)?.channels.iter().filter(|channel| channel.value == ChannelValue::Items) {
+        let list = log.list_reference(&of.point, &channel.channel)?;
+        found.extend(list.map(|list| CheckpointRef::new(of.point.thread.clone(), list.namespace, list.checkpoint)));
+    }
+    Ok(found)
+}
+
+/// Returns whether a namespace stays whatever a plan says: the thread begins with it, an operation names it, it begins
+/// with a checkpoint of another namespace, or one of its checkpoints states what model calls used.
+fn is_needed<L: Log + ?Sized>(
+    log: &L,
+    records: &[CheckpointRecord],
+    (thread, namespace): NamespaceRef<'_>,
+) -> Result<bool, StoreError> {
+    let first = |namespace: &Namespace| records.iter().position(|record| record.point.namespace == *namespace);
+    let states_or_forks = |record: &CheckpointRecord| {
+        let from = record.forked_from.as_ref().filter(|from| from.thread == *thread);
+        from.is_some_and(|from| from.namespace != *namespace)
+            || record.pruned && record.metadata.is_some()
+            || pruned_metadata(record.metadata.as_deref()).is_some()
+    };
+    let mut own = records.iter().filter(|record| record.point.namespace == *namespace);
+    if first(&Namespace::root()).is_none_or(|root| first(namespace) < Some(root)) || own.any(states_or_forks) {
+        return Ok(true);
+    }
+    let mut query = OperationQuery::new().thread(thread.clone());
+    let names = |change: &OperationChange| change.thread == *thread && change.namespace == *namespace;
+    loop {
+        let page = log.operations(&query)?;
+        let Some(last) = page.last() else { return Ok(false) };
+        if page.iter().any(|operation| operation.changes.iter().any(names)) {
+            return Ok(true);
+        }
+        query.before = Some(last.id);
+    }
+}
+
+/// Returns those of some namespaces that still end with the given checkpoints, and on which nothing rests but one
+/// another: they can be pruned together.
+///
+/// # Errors
+/// As [`unprunable`].
+pub fn removable<L: Log + ?Sized>(
+    log: &L,
+    thread: &ThreadId,
+    namespaces: &[(Namespace, CheckpointId)],
+) -> Result<Vec<Namespace>, StoreError> {
+    let records = all(log, thread)?;
+    let is_same = |(namespace, last): &&(Namespace, CheckpointId)| {
+        !namespace.is_root() && newest(&records, namespace).is_some_and(|record| record.point.checkpoint == *last)
+    };
+    let found: BTreeSet<&Namespace> = namespaces.iter().filter(is_same).map(|(namespace, _)| namespace).collect();
+    let mut found: Vec<Namespace> = found.into_iter().cloned().collect();
+    loop {
+        let (held, before) = (unprunable(log, thread, &found)?, found.len());
+        let is_held = |record: &&CheckpointRecord| held.contains(&(record.branch, record.ordinal));
+        let held: BTreeSet<_> = records.iter().filter(is_held).map(|record| &record.point.namespace).collect();
+        found.retain(|namespace| !held.contains(namespace));
+        if found.len() == before {
+            return Ok(found);
+        }
+    }
+}
+
+/// Checks a thread: each checkpoint follows its parent, and each task that sleeps at the head has a timer.
+///
+/// # Errors
+/// As [`Log::records`] and [`Log::heads`].
+pub fn check<L: Log + ?Sized>(log: &L, thread: &ThreadId) -> Result<Vec<Finding>, StoreError> {
+    let (mut found, root) = (Vec::new(), Namespace::root());
+    for record in all(log, thread)? {
+        let parent = record.parent_ref().map(|parent| log.checkpoint(&parent)).transpose()?;
+        let reason = match &parent {
+            Some(None) => "its parent is missing",
+            _ if record.parent.is_some() && record.forked_from.is_some() => "it has two parents",
+            None if record.ordinal == 0 => continue,
+            Some(Some(parent)) if record.ordinal == parent.ordinal + 1 => continue,
+            _ => "its ordinal does not follow that of its parent",
+        };
+        found.push(Finding::new(Invariant::Parents, format!("checkpoint {}", record.point.checkpoint), reason));
+    }
+    // The first child of a checkpoint deletes its timers, also if the head moves back to it.
+    let parts = HeadParts { record: true, writes: true };
+    let head = log.heads(&[(thread, &root)], parts)?.pop().flatten().filter(|head| !head.is_continued);
+    if let Some(StoredHead { record: Some(record), writes, .. }) = head {
+        let timers = log.timers_of(thread, &root)?;
+        let has_timer = |task: TaskId| timers.iter().any(|timer| timer.task == task);
+        for (task, _) in without_timer(&record, &writes, has_timer) {
+            found.push(Finding::new(Invariant::Timers, format!("timer of task {task}"), "it is missing"));
+        }
+    }
+    Ok(found)
 }

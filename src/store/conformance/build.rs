@@ -5,7 +5,9 @@
 pub(super) use crate::base::{CheckpointId, Encoded, IdSource, Namespace, RunId, TaskId, ThreadId, Timestamp, Value};
 pub(super) use crate::store::batch::*;
 pub(super) use crate::store::error::StoreError;
-pub(super) use crate::store::log::{CheckpointQuery, Erasure, Log, LogExt, LogPosition, PruneSpan};
+pub(super) use crate::store::log::{
+    CheckpointQuery, Erasure, FileStore, Log, LogExt, LogPosition, PruneSpan, PruneTarget,
+};
 pub(super) use crate::store::operation::*;
 pub(super) use crate::store::record::*;
 pub(super) use crate::store::search::{SearchHit, SearchOptions, SearchPage, SearchQuery};
@@ -386,8 +388,8 @@ pub(super) fn delete(backend: &dyn Log, places: &[&CasePlace<'_>]) {
 
 /// Erases what deletions left.
 pub(super) fn reclaim(backend: &dyn Log) {
-    let erasure = backend.reclaim().expect("deleted threads are reclaimed");
-    assert_eq!(erasure, Erasure::Erased, "no reader is in the way");
+    let erasure = backend.capabilities().file.map_or(Ok(Erasure::Erased), FileStore::reclaim);
+    assert_eq!(erasure.expect("deleted threads are reclaimed"), Erasure::Erased, "no reader is in the way");
 }
 
 /// Returns the numbers of the checkpoints of a page.

@@ -41,7 +41,7 @@ fn lawful(place: &CasePlace<'_>, all: RangeInclusive<u64>, first: u64, last: u64
 /// Deletes threads, of which nothing may be left.
 fn leave_nothing(backend: &dyn Log, places: &[&CasePlace<'_>]) {
     delete(backend, places);
-    _ = backend.reclaim().expect("they are erased");
+    reclaim(backend);
     clean(backend);
     assert_eq!(backend.check().expect("the check runs").values, 0, "nothing is left");
 }
@@ -198,7 +198,7 @@ pub(super) fn held(backend: &dyn Log) {
     clean(backend);
     // The checkpoints below a deleted fork can be pruned.
     fork.delete();
-    _ = backend.reclaim().expect("it is erased");
+    reclaim(backend);
     assert_eq!(lawful(&place, 1..=45, 20, 20), 1);
     leave_nothing(backend, &[&place]);
 }
@@ -261,18 +261,19 @@ pub(super) fn namespaces(backend: &dyn Log) {
     let before = states();
     let others = [(&root, 21), (&outer, 102), (&inner, 200), (&other, 700), (&grown, 801)];
     let ends: Vec<_> = kept.iter().chain(&others).map(|(place, n)| (place.namespace.clone(), id(*n))).collect();
-    let estimate = backend.estimate_namespaces(&root.thread, &ends).expect("a pruning is estimated");
-    let pruned = backend.prune_namespaces(&root.thread, &ends).expect("namespaces are pruned");
+    let estimate =
+        backend.prune_estimate(&root.thread, PruneTarget::Namespaces(&ends)).expect("a pruning is estimated");
+    let pruned = backend.prune(&root.thread, PruneTarget::Namespaces(&ends)).expect("namespaces are pruned");
     assert_eq!((pruned.checkpoints, estimate.checkpoints), (5, 5), "two namespaces that belong together, and one");
     assert!(pruned.values > 0 && pruned.bytes > 0);
-    _ = backend.reclaim().expect("their rows are reclaimed");
+    reclaim(backend);
     clean(backend);
     let left = ["", "forked:1", "grown:1", "named:1", "referenced:1", "stated:1"];
     assert_eq!(root.namespaces(), left, "the root, those on which something rests, and one that has grown");
     assert!(states() == before, "a retained checkpoint shows something else");
     assert_eq!((outer.head(), outer.found(100)), (None, None));
     assert_eq!(refusal(backend.state(&outer.point(102))), "not found");
-    let again = backend.prune_namespaces(&root.thread, &ends).expect("namespaces are pruned");
+    let again = backend.prune(&root.thread, PruneTarget::Namespaces(&ends)).expect("namespaces are pruned");
     assert_eq!(again, Pruned::default());
     // The checkpoint that they alone held can go now, and the namespace can begin anew.
     assert_eq!(lawful(&root, 1..=21, 5, 5), 1);

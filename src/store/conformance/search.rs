@@ -250,7 +250,7 @@ pub(super) fn parts(backend: &dyn Log) {
     fork.add(on(2, 1).items("draft", 10, vec![part(9, "ing")]));
     backend.finds([(query("ending"), &["fork/ draft 9 [ending]"][..])]);
     delete(backend, &[&place, &fork]);
-    _ = backend.reclaim().expect("reclaims");
+    reclaim(backend);
     backend.finds([(query("gasthof"), &[][..])]);
 }
 
@@ -264,7 +264,7 @@ pub(super) fn deleted(backend: &dyn Log) {
     assert_eq!(all().len(), 100);
     gone.delete();
     assert!(all().len() == 50 && all().iter().all(|hit| hit.point.thread == stays.thread));
-    _ = backend.reclaim().expect("reclaims");
+    reclaim(backend);
     say(&gone, 201, 0, "a new word");
     assert_eq!(all().len(), 51, "the id is used again");
     backend.finds([(word().thread("gone"), &["gone/ list 0 a new [word]"][..])]);

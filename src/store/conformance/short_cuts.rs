@@ -5,15 +5,18 @@ use crate::store::backend::derived;
 use crate::store::log::{RecordQuery, StateQuery};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The checkpoints of a thread to which the law is held: the newest ones.
-const NEWEST: usize = 40;
+/// The checkpoints of a namespace to which the law is held: the newest ones.
+const NEWEST: usize = 6;
 
-/// The length of the lineages that are read as a whole.
-const WHOLE: u64 = 130;
+/// The checkpoints of the longest thread to which it is held.
+const LONGEST: u64 = 130;
 
 /// Holds the law for the threads of a log, as a case leaves them.
 pub(super) fn law(backend: &dyn Log) {
-    for thread in backend.threads(None, 8).expect("threads are listed") {
+    for thread in backend.threads(None, 4).expect("threads are listed") {
+        if backend.thread_size(&thread.id).expect("a thread is counted").checkpoints > LONGEST {
+            continue;
+        }
         let at = CasePlace { backend, thread: thread.id, namespace: Namespace::root() };
         of_thread(&at);
         for namespace in backend.namespaces(&at.thread).expect("namespaces are listed") {
@@ -33,11 +36,9 @@ fn of_thread(CasePlace { backend, thread, .. }: &CasePlace<'_>) {
         backend.checkpoints(&query).expect("lists").iter().map(|of| of.point.checkpoint.to_string()).collect();
     let some =
         |id: &String| [id.clone(), id.replace('-', ""), id[..13].into(), id[..20].to_uppercase(), id[..9].into()];
-    let wrong = ["", "%", "_f0e", "1f0e3dad'", "1f0e3dadx", "--"].map(str::to_owned);
-    for prefix in ids.iter().step_by(7).take(4).flat_map(some).chain(wrong) {
-        for limit in [2, 1_000] {
-            same(*backend, RecordQuery::Prefix { thread, prefix: &prefix, limit });
-        }
+    let wrong = ["%", "_f0e", "1f0e3dad'", "1f0e3dadx", "--"].map(str::to_owned);
+    for prefix in ids.iter().step_by(7).flat_map(some).chain(wrong) {
+        same(*backend, RecordQuery::Prefix { thread, prefix: &prefix, limit: 9 });
     }
 }
 
@@ -52,12 +53,10 @@ fn of_namespace(place: &CasePlace<'_>) {
     runs.iter().chain(&none).for_each(|run| same(*backend, RecordQuery::LastOfRun(of, run)));
     for (n, record) in records.iter().enumerate() {
         let (at, ordinal) = (&record.point, record.ordinal);
-        let first = if ordinal < WHOLE { 0 } else { ordinal - 9 };
-        let some =
-            [ordinal, first, ordinal + 1, ordinal.midpoint(first), ordinal.saturating_sub(1).max(first), u64::MAX];
+        let some = [ordinal, 0, ordinal + 1, ordinal / 2, ordinal.saturating_sub(1), u64::MAX];
         same(*backend, RecordQuery::Ordinals { at, ordinals: &some });
         of_state(place, at);
-        if ordinal < WHOLE && n % 16 == 0 {
+        if n == 0 {
             of_searches(place, at);
         }
     }
@@ -94,7 +93,7 @@ fn of_state(CasePlace { backend, .. }: &CasePlace<'_>, at: &CheckpointRef) {
 }
 
 fn of_searches(CasePlace { backend, .. }: &CasePlace<'_>, at: &CheckpointRef) {
-    let lineage = backend.ancestors(at, &(0..WHOLE).collect::<Vec<_>>()).expect("a lineage is read");
+    let lineage = backend.ancestors(at, &(0..LONGEST).collect::<Vec<_>>()).expect("a lineage is read");
     let is_whole = lineage.iter().flatten().all(|record| !record.pruned);
     for channel in backend.state(at).expect("a state is read").channels {
         for text in ["", "1", "\u{fc}"] {
@@ -116,7 +115,7 @@ fn effects(changes: Vec<StoredListChange>) -> BTreeMap<(u64, u64), String> {
     for StoredListChange { positions: range, ordinal, task, op } in changes {
         for position in positions.range(range) {
             let is_put = op != ListChangeOp::Delete;
-            if now.insert(*position, is_put) != Some(false) || is_put {
+            if now.insert(*position, is_put) == Some(true) || is_put {
                 effects.insert((*position, ordinal), if is_put { format!("{task:?} {op:?}") } else { "-".into() });
             }
         }

@@ -33,6 +33,11 @@ fn info(place: &CasePlace<'_>) -> ThreadInfo {
     place.backend.thread_info(&place.thread).expect("a thread is read").expect("the thread exists")
 }
 
+/// Makes the table of threads anew, if there is one.
+fn rebuild(backend: &dyn Log) {
+    backend.capabilities().file.map_or(Ok(()), FileStore::rebuild_threads).expect("the table is made anew");
+}
+
 /// Adds a thread with many checkpoints, so that a table of threads follows those before.
 fn follow(backend: &dyn Log) {
     let busy = root_of(backend, "busy");
@@ -123,7 +128,7 @@ pub(super) fn by_status(backend: &dyn Log) {
     by(StatusKind::Interrupted, &["asks"]);
     // A move of a head is not an activity.
     query(ThreadQuery::new().limit(2), &["busy", "asks"]);
-    backend.rebuild_threads().expect("the table is made anew");
+    rebuild(backend);
     by(StatusKind::Interrupted, &["asks"]);
     query(ThreadQuery::new().project("home"), &["stated"]);
     // An error, an interrupt and a sleep that are cleared leave their tasks due.
@@ -217,7 +222,7 @@ pub(super) fn counted(backend: &dyn Log) {
     counts(3, 117, 29, 300_000_000, "a statement stays, and the tokens of pruned messages go");
     assert_eq!(prune(2, 1, 1), 1);
     let after = found();
-    backend.rebuild_threads().expect("the table is made anew");
+    rebuild(backend);
     assert_eq!(found(), after);
     follow(backend);
     place.add(on(7, 3).items("list", 7, vec![said(5, Some((1, 0)))]));

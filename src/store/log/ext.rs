@@ -1,23 +1,19 @@
 //! The reads of a log, one for each question, written once for all backends.
 
-use std::path::Path;
-
 use super::batches::{self, ThreadBatches};
 use super::{
-    ChangePage, Checks, Erase, Erasure, FileStore, Follow, HeadParts, Log, LogPosition, NamespaceRef, PruneTarget,
-    Prunes, RecordQuery, Searches, StateQuery, ThreadParts, ThreadRow, ThreadRows, TimerQuery, UnprunablePlaces,
-    VisitState,
+    ChangePage, Checks, Erase, Erasure, Follow, HeadParts, Log, LogPosition, NamespaceRef, PruneTarget, Prunes,
+    RecordQuery, Searches, StateQuery, ThreadParts, ThreadRow, ThreadRows, TimerQuery, UnprunablePlaces, VisitState,
 };
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use crate::store::backend::derived;
 use crate::store::batch::{Batch, ListRef};
 use crate::store::check::{CheckReport, CheckedUpTo};
-use crate::store::cipher::Key;
 use crate::store::claim::{ClaimCalls, ClaimQuery, Claims, claim_runs};
 use crate::store::error::StoreError;
 use crate::store::lease::LeaseRecord;
 use crate::store::operation::{BranchRecord, OperationField, OperationValue};
-use crate::store::prune::{PruneSpan, Pruned};
+use crate::store::prune::Pruned;
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{
     CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead, StoredListChange, ThreadRecord,
@@ -26,7 +22,6 @@ use crate::store::record::{
 use crate::store::search::{SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use crate::store::side_tables::SideTables;
 use crate::store::statements::SqlTransaction;
-use crate::store::stats::{Compaction, StoreStats};
 use crate::store::threads::{ThreadInfo, ThreadQuery};
 use crate::store::watch::LogWatch;
 
@@ -363,7 +358,8 @@ pub trait LogExt: Log {
 
     /// Deletes threads with everything in them: all of them, or none. One that does not exist is passed over. Returns
     /// when that is as durable as a commit: no read shows them any more, and their ids can be used again. The result
-    /// says if bytes of deleted threads are still stored; [`LogExt::reclaim`] continues then.
+    /// says if bytes of deleted threads are still stored; [`FileStore::reclaim`](super::FileStore::reclaim) continues
+    /// then.
     ///
     /// # Errors
     /// As [`Log::erase`].
@@ -377,14 +373,6 @@ pub trait LogExt: Log {
     /// As [`Log::erase`].
     fn erase_trash(&self, now: Timestamp) -> Result<Erasure, StoreError> {
         self.erase(&Erase::Trash(now))
-    }
-
-    /// Erases what deleted threads have left, until nothing is left or a reader is in the way.
-    ///
-    /// # Errors
-    /// As [`FileStore::reclaim`].
-    fn reclaim(&self) -> Result<Erasure, StoreError> {
-        self.capabilities().file.map_or(Ok(Erasure::Erased), FileStore::reclaim)
     }
 
     /// Claims runs that are due: in one transaction, or of a log without [`Queues`](super::Queues) by a commit for each run.
@@ -481,36 +469,20 @@ pub trait LogExt: Log {
         prunes(self)?.unprunable(thread, without)
     }
 
-    /// Prunes checkpoints of a thread.
+    /// Prunes checkpoints of a thread in spans, or namespaces as a whole, each with its newest checkpoint.
     ///
     /// # Errors
     /// As [`Prunes::prune`].
-    fn prune(&self, thread: &ThreadId, spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
-        prunes(self)?.prune(thread, PruneTarget::Spans(spans))
+    fn prune<'t>(&self, thread: &ThreadId, what: impl Into<PruneTarget<'t>>) -> Result<Pruned, StoreError> {
+        prunes(self)?.prune(thread, what.into())
     }
 
     /// Estimates what [`LogExt::prune`] would report.
     ///
     /// # Errors
     /// As [`Prunes::estimate`].
-    fn prune_estimate(&self, thread: &ThreadId, spans: &[PruneSpan]) -> Result<Pruned, StoreError> {
-        prunes(self)?.estimate(thread, PruneTarget::Spans(spans))
-    }
-
-    /// Prunes namespaces of a thread as a whole, each with its newest checkpoint.
-    ///
-    /// # Errors
-    /// As [`Prunes::prune`].
-    fn prune_namespaces(&self, thread: &ThreadId, of: &[(Namespace, CheckpointId)]) -> Result<Pruned, StoreError> {
-        prunes(self)?.prune(thread, PruneTarget::Namespaces(of))
-    }
-
-    /// Estimates what [`LogExt::prune_namespaces`] would report.
-    ///
-    /// # Errors
-    /// As [`Prunes::estimate`].
-    fn estimate_namespaces(&self, thread: &ThreadId, of: &[(Namespace, CheckpointId)]) -> Result<Pruned, StoreError> {
-        prunes(self)?.estimate(thread, PruneTarget::Namespaces(of))
+    fn prune_estimate<'t>(&self, thread: &ThreadId, what: impl Into<PruneTarget<'t>>) -> Result<Pruned, StoreError> {
+        prunes(self)?.estimate(thread, what.into())
     }
 
     /// Verifies every row and checksum, and reports the problems.
@@ -551,61 +523,6 @@ pub trait LogExt: Log {
     fn side_tables(&self) -> Result<&dyn SideTables, StoreError> {
         self.capabilities().side_tables.ok_or_else(|| lacking("a key-value memory", "this backend has a log alone"))
     }
-
-    /// Returns the sizes and the health of the file; zeros for a backend without one.
-    ///
-    /// # Errors
-    /// As [`FileStore::stats`].
-    fn stats(&self) -> Result<StoreStats, StoreError> {
-        self.capabilities().file.map_or_else(|| Ok(StoreStats::default()), FileStore::stats)
-    }
-
-    /// Copies the store to a new file.
-    ///
-    /// # Errors
-    /// As [`FileStore::backup`]; [`StoreError::Invalid`] if the backend has no file.
-    fn backup(&self, to: &Path) -> Result<(), StoreError> {
-        let reason = || format!("{}: the store has no file to copy", to.display());
-        let none = || StoreError::Invalid { field: "path of the backup", reason: reason() };
-        self.capabilities().file.ok_or_else(none)?.backup(to)
-    }
-
-    /// Returns free space to the file system; nothing is done without a file.
-    ///
-    /// # Errors
-    /// As [`FileStore::compact`].
-    fn compact(&self) -> Result<Compaction, StoreError> {
-        self.capabilities().file.map_or_else(|| Ok(Compaction::default()), FileStore::compact)
-    }
-
-    /// Makes the table anew by which threads are listed; nothing is done without a file.
-    ///
-    /// # Errors
-    /// As [`FileStore::rebuild_threads`].
-    fn rebuild_threads(&self) -> Result<(), StoreError> {
-        self.capabilities().file.map_or(Ok(()), FileStore::rebuild_threads)
-    }
-
-    /// Seals the root key of an encrypted store with another key of the caller.
-    ///
-    /// # Errors
-    /// As [`FileStore::change_key`].
-    fn change_key(&self, key: &Key) -> Result<(), StoreError> {
-        self.capabilities().file.ok_or_else(not_encrypted)?.change_key(key)
-    }
-
-    /// Seals new values of an encrypted store with a new data key.
-    ///
-    /// # Errors
-    /// As [`FileStore::rotate_data_key`].
-    fn rotate_data_key(&self) -> Result<(), StoreError> {
-        self.capabilities().file.ok_or_else(not_encrypted)?.rotate_data_key()
-    }
-
-    /// Returns a description of a log that the store lacks.
-    fn missing_wal(&self) -> Option<String> {
-        self.capabilities().file.and_then(FileStore::missing_wal)
-    }
 }
 
 impl<L: Log + ?Sized> LogExt for L {}
@@ -634,10 +551,6 @@ fn stored(found: Result<Vec<Option<CheckpointRecord>>, StoreError>) -> Result<Ve
 
 fn lacking(feature: &'static str, reason: &str) -> StoreError {
     StoreError::Unsupported { feature, reason: reason.into() }
-}
-
-fn not_encrypted() -> StoreError {
-    StoreError::Invalid { field: "key", reason: "the store is not encrypted".into() }
 }
 
 fn follow<L: Log + ?Sized>(log: &L) -> Result<&dyn Follow, StoreError> {

@@ -190,6 +190,12 @@ pub enum PruneTarget<'a> {
     Namespaces(&'a [(Namespace, CheckpointId)]),
 }
 
+impl<'a, S: AsRef<[PruneSpan]> + ?Sized> From<&'a S> for PruneTarget<'a> {
+    fn from(spans: &'a S) -> Self {
+        Self::Spans(spans.as_ref())
+    }
+}
+
 /// A position in the log, from which a follower goes on. Its bytes mean something to the backend alone; a position of
 /// one store means nothing to another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

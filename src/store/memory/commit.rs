@@ -1,11 +1,12 @@
 //! The one way in: compares a batch with a version of the log, and adds it to that version.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::operation::operate;
 use super::stored::{
-    CheckpointState, Item, ListOrigin, MemoryLog, MemoryNamespace, StoredChannel, StoredCheckpoint, StoredList,
-    StoredThread,
+    CheckpointState, Item, ListOrigin, MemoryLog, MemoryNamespace, MemoryResult, StoredChannel, StoredCheckpoint,
+    StoredList, StoredThread,
 };
 use crate::base::CheckpointId;
 use crate::base::limits::LIST_REFERENCES_MAX;
@@ -18,7 +19,7 @@ use crate::store::lease::{LeaseRecord, NewLease};
 use crate::store::record::{ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, WriteRecord};
 
 /// Adds a batch with those that go along. The version of the log is of no use after an error.
-pub(super) fn commit(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreError> {
+pub(super) fn commit(log: &mut MemoryLog, batch: &Batch) -> MemoryResult<()> {
     batch.validate()?;
     let repeats = batch.parts().any(|part| holds_last(log, part));
     let lease = match leased(log, batch) {
@@ -45,7 +46,7 @@ pub(super) fn commit(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreErro
 
 /// Compares the lease that a batch names with the stored one, and a claim with the limits of its groups. Returns the
 /// lease to be stored, if that changes.
-fn leased(log: &MemoryLog, batch: &Batch) -> Result<Option<LeaseRecord>, StoreError> {
+fn leased(log: &MemoryLog, batch: &Batch) -> MemoryResult<Option<LeaseRecord>> {
     let Some(new) = &batch.lease else { return Ok(None) };
     let stored = log.threads.get(&batch.thread).and_then(|thread| thread.lease.as_ref());
     let changed = new.apply(&batch.thread, stored)?;
@@ -90,20 +91,16 @@ struct BatchPart<'a> {
 }
 
 impl BatchPart<'_> {
-    fn commit(&mut self) -> Result<(), StoreError> {
+    fn commit(&mut self) -> MemoryResult<()> {
         let Batch { thread, namespace, .. } = self.batch;
         if holds_last(self.log, self.batch) {
             return self.batch.checkpoints.iter().try_for_each(|new| self.repeat(new));
         }
         for expect in &self.batch.expect {
-            let (expected, found) = (expect.head, self.log.space(thread, &expect.namespace));
-            let found = found.and_then(MemoryNamespace::head_id);
-            if found != expected {
-                let (thread, namespace) = (thread.clone(), expect.namespace.clone());
-                return Err(StoreError::Conflict { thread, namespace, expected, found });
-            }
+            let found = self.log.space(thread, &expect.namespace).and_then(MemoryNamespace::head_id);
+            expect.compare(thread, found)?;
         }
-        self.batch.writes.iter().try_for_each(|new| self.add_writes(new).map(|_| ()))?;
+        self.batch.writes.iter().try_for_each(|new| self.add_writes(new))?;
         for timer in &self.batch.timers {
             let Some(space) = self.log.space_mut(thread, namespace) else { break };
             match timer.wake_at {
@@ -123,23 +120,15 @@ impl BatchPart<'_> {
         self.log.space(&self.batch.thread, &self.batch.namespace)?.stored(id)
     }
 
-    /// Compares a checkpoint of a batch that is stored with the stored one.
-    fn repeat(&self, new: &NewCheckpoint) -> Result<(), StoreError> {
-        let duplicate = || StoreError::Duplicate { id: new.id };
-        let old = self.own(&new.id).ok_or_else(duplicate)?.kept()?;
-        // A batch with a dangling reference was never accepted, so it differs from the stored one.
-        let parent = self.parent(new).map_err(|_| duplicate())?;
-        let mut record = self.record(new, parent);
-        (record.seq, record.branch) = (old.record.seq, old.record.branch);
-        // The state of a pruned parent is not stored.
-        let has_state = parent.is_none_or(|parent| !parent.record.pruned);
-        let state = self.state_after(parent, new, (record.ordinal, record.seq));
-        let is_same = record == old.record && new.consumed.iter().flat_map(records_of).eq(old.consumed.iter().cloned());
-        if is_same && (!has_state || state.map_err(|_| duplicate())? == old.state) { Ok(()) } else { Err(duplicate()) }
+    /// Compares a checkpoint of a batch that is stored with the one that was added.
+    fn repeat(&self, new: &NewCheckpoint) -> MemoryResult<()> {
+        let stored = self.own(&new.id).map(StoredCheckpoint::kept).transpose()?;
+        let is_same = stored.is_some_and(|stored| stored.added.as_deref() == Some(new));
+        if is_same { Ok(()) } else { Err(StoreError::Duplicate { id: new.id }) }
     }
 
     /// Adds writes to those of a checkpoint: special indexes replace, any other position retains its first write.
-    fn add_writes(&mut self, new: &NewWrites) -> Result<Vec<Arc<WriteRecord>>, StoreError> {
+    fn add_writes(&mut self, new: &NewWrites) -> MemoryResult<()> {
         let id = new.checkpoint;
         let missing = || invalid("writes.checkpoint", format!("{id} is not stored in this namespace"));
         self.own(&id).map_or_else(missing, StoredCheckpoint::kept)?;
@@ -158,10 +147,10 @@ impl BatchPart<'_> {
                 }
             }
         }
-        Ok(added)
+        Ok(())
     }
 
-    fn add(&mut self, new: &NewCheckpoint) -> Result<(), StoreError> {
+    fn add(&mut self, new: &NewCheckpoint) -> MemoryResult<()> {
         let Batch { thread, namespace, .. } = self.batch;
         let newest = self.log.space(thread, namespace).and_then(MemoryNamespace::newest_id);
         if let Some(newest) = newest.filter(|newest| new.id <= *newest) {
@@ -169,13 +158,13 @@ impl BatchPart<'_> {
             let stale = StoreError::StaleId { thread, namespace, id, newest };
             return Err(if self.own(&id).is_some() { StoreError::Duplicate { id } } else { stale });
         }
-        let (local, mut consumed) = (local(new), Vec::new());
+        let local = local(new);
         for writes in &new.consumed {
             if Some(writes.checkpoint) != local {
                 let reason = format!("{} is not the parent of {} in this namespace", writes.checkpoint, new.id);
                 return invalid("consumed.checkpoint", reason);
             }
-            consumed.extend(self.add_writes(writes)?);
+            self.add_writes(writes)?;
         }
         let parent = self.parent(new)?.map(StoredCheckpoint::kept).transpose()?;
         let mut record = self.record(new, parent);
@@ -194,7 +183,8 @@ impl BatchPart<'_> {
         }
         if let Some(space) = self.log.space_mut(thread, namespace) {
             space.timers.retain(|_, (checkpoint, _)| Some(*checkpoint) != local);
-            let stored = StoredCheckpoint { record, state, consumed, writes: Default::default() };
+            let added = Some(Arc::new(new.clone()));
+            let stored = StoredCheckpoint { record, state, added, writes: Default::default() };
             space.checkpoints.put(new.id, Arc::new(stored));
         }
         Ok(())
@@ -212,7 +202,7 @@ impl BatchPart<'_> {
         record
     }
 
-    fn parent(&self, new: &NewCheckpoint) -> Result<Option<&StoredCheckpoint>, StoreError> {
+    fn parent(&self, new: &NewCheckpoint) -> MemoryResult<Option<&StoredCheckpoint>> {
         let found = match &new.parent {
             None => return Ok(None),
             Some(Parent::Local(id)) => self.own(id).filter(|_| *id < new.id),
@@ -223,7 +213,7 @@ impl BatchPart<'_> {
     }
 
     /// Returns a list that the batch references.
-    fn list(&self, of: &ListRef) -> Result<StoredList, StoreError> {
+    fn list(&self, of: &ListRef) -> MemoryResult<StoredList> {
         let at = CheckpointRef::new(self.batch.thread.clone(), of.namespace.clone(), of.checkpoint);
         let list = self.log.kept(&at)?.list(&of.channel).cloned().unwrap_or_default();
         if list.reference.as_ref().is_some_and(|reference| reference.depth >= LIST_REFERENCES_MAX) {
@@ -238,7 +228,7 @@ impl BatchPart<'_> {
         parent: Option<&StoredCheckpoint>,
         new: &NewCheckpoint,
         at: (u64, u64),
-    ) -> Result<CheckpointState, StoreError> {
+    ) -> MemoryResult<CheckpointState> {
         let mut state = parent.map(|parent| parent.state.clone()).unwrap_or_default();
         new.seen.iter().for_each(|seen| state.seen.put(Arc::clone(&seen.node), seen.clone()));
         for Change { channel, version, value, task, .. } in &new.changes {
@@ -269,31 +259,12 @@ impl BatchPart<'_> {
         items: &[ItemChange],
         parent: Option<&StoredCheckpoint>,
         (ordinal, seq): (u64, u64),
-    ) -> Result<StoredList, StoreError> {
-        let mut written: Option<std::ops::Range<u64>> = None;
-        for ItemChange { position, op, task, .. } in items {
+    ) -> MemoryResult<StoredList> {
+        let mut written: Option<Range<u64>> = None;
+        let (single, wide): (Vec<_>, Vec<_>) = items.iter().partition(|change| change.op.is_of_position());
+        for ItemChange { position, op, task, .. } in wide.into_iter().chain(single) {
             known_task("item.task", *task, parent)?;
-            let range = match op {
-                ItemOp::DeleteRange { end } => {
-                    let range = *position..*end;
-                    list.positions.retain(Some(&range), |_, _| false);
-                    range
-                }
-                ItemOp::Reference(of) => {
-                    let StoredList { positions, reference, .. } = self.list(of)?;
-                    let depth = reference.map_or(0, |reference| reference.depth) + 1;
-                    // Everything it holds was put before this checkpoint.
-                    let origin = ListOrigin { of: of.clone(), depth, seq: seq - 1, written: (ordinal, *task) };
-                    list = StoredList { positions, written: 0..0, reference: Some(origin) };
-                    0..u64::MAX
-                }
-                ItemOp::Put(_) | ItemOp::Delete => *position..position + 1,
-            };
-            let all = written.get_or_insert(range.clone());
-            *all = all.start.min(range.start)..all.end.max(range.end);
-        }
-        list.written = written.unwrap_or(0..0);
-        for ItemChange { position, op, task, .. } in items {
+            let mut range = *position..position + 1;
             match op {
                 ItemOp::Put(data) => {
                     let payload = Arc::new(payload(data, parent)?.clone());
@@ -302,15 +273,29 @@ impl BatchPart<'_> {
                 ItemOp::Delete if list.positions.get(position).is_none() => {
                     return invalid("item.remove", format!("position {position} holds nothing"));
                 }
-                ItemOp::Delete => list.positions.retain(Some(&(*position..position + 1)), |_, _| false),
-                ItemOp::DeleteRange { .. } | ItemOp::Reference(_) => {}
+                ItemOp::Delete => list.positions.retain(Some(&range), |_, _| false),
+                ItemOp::DeleteRange { end } => {
+                    range.end = *end;
+                    list.positions.retain(Some(&range), |_, _| false);
+                }
+                ItemOp::Reference(of) => {
+                    let StoredList { positions, reference, .. } = self.list(of)?;
+                    let depth = reference.map_or(0, |reference| reference.depth) + 1;
+                    // Everything it holds was put before this checkpoint.
+                    let origin = ListOrigin { of: of.clone(), depth, seq: seq - 1, written: (ordinal, *task) };
+                    list = StoredList { positions, written: 0..0, reference: Some(origin) };
+                    range = 0..u64::MAX;
+                }
             }
+            let all = written.get_or_insert(range.clone());
+            *all = all.start.min(range.start)..all.end.max(range.end);
         }
+        list.written = written.unwrap_or(0..0);
         Ok(list)
     }
 }
 
-fn invalid<T>(field: &'static str, reason: String) -> Result<T, StoreError> {
+fn invalid<T>(field: &'static str, reason: String) -> MemoryResult<T> {
     Err(StoreError::Invalid { field, reason })
 }
 
@@ -325,7 +310,7 @@ fn records_of(new: &NewWrites) -> impl Iterator<Item = Arc<WriteRecord>> + '_ {
     })
 }
 
-fn known_task(field: &'static str, task: Option<u32>, parent: Option<&StoredCheckpoint>) -> Result<(), StoreError> {
+fn known_task(field: &'static str, task: Option<u32>, parent: Option<&StoredCheckpoint>) -> MemoryResult<()> {
     let tasks = parent.map_or(0, |parent| parent.record.tasks.len());
     match task.filter(|task| *task as usize >= tasks) {
         Some(task) => invalid(field, format!("{task} is not an index into the {tasks} tasks of the parent")),
@@ -334,7 +319,7 @@ fn known_task(field: &'static str, task: Option<u32>, parent: Option<&StoredChec
 }
 
 /// Returns the content of a value: its own, or that of a write of a task of the parent.
-fn payload<'p>(data: &'p Data, parent: Option<&'p StoredCheckpoint>) -> Result<&'p Payload, StoreError> {
+fn payload<'p>(data: &'p Data, parent: Option<&'p StoredCheckpoint>) -> MemoryResult<&'p Payload> {
     let of = match data {
         Data::New(payload) => return Ok(payload),
         Data::OfWrite(of) => of,

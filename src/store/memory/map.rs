@@ -99,7 +99,7 @@ impl<K: Ord + Clone, V: Clone> VersionMap<K, V> {
     }
 
     /// Walks up from the first key that is not below `from`.
-    pub(super) fn from(&self, from: Option<&K>) -> impl Iterator<Item = &(K, V)> {
+    pub(super) fn from<'m>(&'m self, from: Option<&K>) -> impl Iterator<Item = &'m (K, V)> + use<'m, K, V> {
         let (page, chunk, at) = from.map_or((0, 0, Err(0)), |from| self.place(from));
         let chunks = self.0[page..].iter().flat_map(|page| page.iter()).skip(chunk);
         chunks.flat_map(|chunk| chunk.iter()).skip(at.unwrap_or_else(|at| at))

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use self::stored::MemoryLog;
+use self::stored::{MemoryLog, MemoryResult, VisitEach};
 use crate::base::{Namespace, ThreadId};
 use crate::store::backend::{ClaimCalls, Search, claim_runs, derived};
 use crate::store::batch::Batch;
@@ -37,7 +37,7 @@ use crate::store::log::{
 use crate::store::operation::{NewOperation, OperationQuery, OperationRecord};
 use crate::store::record::{CheckpointRecord, StoredHead, TimerRecord, VersionRecord, WriteRecord};
 use crate::store::search::SearchPage;
-use crate::store::{CheckpointRef, Erasure, Pruned, SearchQuery, StoreError};
+use crate::store::{CheckpointRef, Erasure, Pruned, SearchQuery};
 
 /// A backend in memory, stricter than a file. It lasts as long as it is held.
 ///
@@ -66,7 +66,7 @@ impl MemoryBackend {
     }
 
     /// Changes the log, or leaves it as it is if the change is refused.
-    fn change<T>(&self, change: impl FnOnce(&mut MemoryLog) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    fn change<T>(&self, change: impl FnOnce(&mut MemoryLog) -> MemoryResult<T>) -> MemoryResult<T> {
         let mut log = self.log.write();
         let mut next = MemoryLog::clone(&log);
         let done = change(&mut next)?;
@@ -76,7 +76,7 @@ impl MemoryBackend {
 }
 
 impl Log for MemoryBackend {
-    fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+    fn commit(&self, batch: &Batch) -> MemoryResult<()> {
         batch.write_in_chain(|| self.change(|log| commit::commit(log, batch)))?;
         self.signal.notify();
         Ok(())
@@ -86,22 +86,22 @@ impl Log for MemoryBackend {
         CommitHandle::settled(self.commit(&batch))
     }
 
-    fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {
+    fn operate(&self, operation: &NewOperation) -> MemoryResult<u64> {
         let number = self.change(|log| operation::operate(log, operation))?;
         self.signal.notify();
         Ok(number)
     }
 
-    fn heads(&self, of: &[NamespaceRef<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
+    fn heads(&self, of: &[NamespaceRef<'_>], parts: HeadParts) -> MemoryResult<Vec<Option<StoredHead>>> {
         let log = self.now();
         Ok(of.iter().map(|place| read::head(&log, *place, parts)).collect())
     }
 
-    fn records(&self, query: &RecordQuery<'_>) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
+    fn records(&self, query: &RecordQuery<'_>) -> MemoryResult<Vec<Option<CheckpointRecord>>> {
         read::records(&self.now(), query).map_or_else(|| derived::records(&Self::of(self.now()), query), Ok)
     }
 
-    fn read(&self, at: &CheckpointRef, query: &StateQuery<'_>, visit: VisitState<'_>) -> Result<(), StoreError> {
+    fn read(&self, at: &CheckpointRef, query: &StateQuery<'_>, visit: VisitState<'_>) -> MemoryResult<()> {
         let log = self.now();
         match query {
             StateQuery::Record | StateQuery::Item(..) | StateQuery::Len(_) => {
@@ -116,29 +116,29 @@ impl Log for MemoryBackend {
         at: &CheckpointRef,
         channel: Option<&str>,
         down_to: u64,
-        visit: &mut dyn FnMut(&VersionRecord) -> Result<bool, StoreError>,
-    ) -> Result<(), StoreError> {
+        visit: VisitEach<'_, VersionRecord>,
+    ) -> MemoryResult<()> {
         read::versions(&self.now(), (at, channel, down_to), visit)
     }
 
-    fn writes_of(&self, at: &[&CheckpointRef]) -> Result<Vec<Vec<WriteRecord>>, StoreError> {
+    fn writes_of(&self, at: &[&CheckpointRef]) -> MemoryResult<Vec<Vec<WriteRecord>>> {
         let log = self.now();
         at.iter().map(|at| Ok(log.kept(at)?.sorted_writes())).collect()
     }
 
-    fn thread_rows(&self, of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> Result<Vec<ThreadRow>, StoreError> {
+    fn thread_rows(&self, of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> MemoryResult<Vec<ThreadRow>> {
         threads::rows(&self.now(), of, parts)
     }
 
-    fn operations(&self, query: &OperationQuery) -> Result<Vec<OperationRecord>, StoreError> {
+    fn operations(&self, query: &OperationQuery) -> MemoryResult<Vec<OperationRecord>> {
         Ok(operation::list(&self.now(), query))
     }
 
-    fn timer_rows(&self, query: &TimerQuery<'_>) -> Result<Vec<TimerRecord>, StoreError> {
+    fn timer_rows(&self, query: &TimerQuery<'_>) -> MemoryResult<Vec<TimerRecord>> {
         Ok(read::timers(&self.now(), query))
     }
 
-    fn erase(&self, what: &Erase<'_>) -> Result<Erasure, StoreError> {
+    fn erase(&self, what: &Erase<'_>) -> MemoryResult<Erasure> {
         self.change(|log| operation::erase(log, what))
     }
 
@@ -161,22 +161,22 @@ impl Follow for MemoryBackend {
         position: &LogPosition,
         thread: Option<&ThreadId>,
         limit: usize,
-    ) -> Result<ChangePage, StoreError> {
+    ) -> MemoryResult<ChangePage> {
         let records = read::after(&self.now(), position.number()?, thread, limit);
         Ok(ChangePage::by_seq(*position, records))
     }
 
-    fn position(&self, newest: u64) -> Result<LogPosition, StoreError> {
+    fn position(&self, newest: u64) -> MemoryResult<LogPosition> {
         Ok(LogPosition::from_number(self.now().seq.saturating_sub(newest)))
     }
 
-    fn watch(&self) -> Result<LogWatch, StoreError> {
+    fn watch(&self) -> MemoryResult<LogWatch> {
         Ok(LogWatch::new(Arc::clone(&self.signal), None))
     }
 }
 
 impl Queues for MemoryBackend {
-    fn claim(&self, query: &ClaimQuery) -> Result<Claims, StoreError> {
+    fn claim(&self, query: &ClaimQuery) -> MemoryResult<Claims> {
         query.validate()?;
         self.change(|log| {
             let version = Self::of(Arc::new(std::mem::take(log)));
@@ -188,29 +188,37 @@ impl Queues for MemoryBackend {
 }
 
 impl Searches for MemoryBackend {
-    fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {
+    fn search(&self, query: &SearchQuery) -> MemoryResult<SearchPage> {
         search::page(&self.now(), &Search::of(query)?)
     }
 }
 
 impl Prunes for MemoryBackend {
-    fn unprunable(&self, thread: &ThreadId, without: &[Namespace]) -> Result<UnprunablePlaces, StoreError> {
-        Ok(prune::held(&self.now(), thread, without))
+    fn unprunable(&self, thread: &ThreadId, without: &[Namespace]) -> MemoryResult<UnprunablePlaces> {
+        derived::unprunable(&Self::of(self.now()), thread, without)
     }
 
-    fn prune(&self, thread: &ThreadId, what: PruneTarget<'_>) -> Result<Pruned, StoreError> {
-        self.change(|log| Ok(prune::prune(log, thread, what)))
+    fn prune(&self, thread: &ThreadId, what: PruneTarget<'_>) -> MemoryResult<Pruned> {
+        self.change(|log| prune::prune(log, thread, what))
     }
 
-    fn estimate(&self, thread: &ThreadId, what: PruneTarget<'_>) -> Result<Pruned, StoreError> {
-        Ok(prune::estimate(&self.now(), thread, what))
+    fn estimate(&self, thread: &ThreadId, what: PruneTarget<'_>) -> MemoryResult<Pruned> {
+        prune::estimate(&Self::of(self.now()), thread, what)
     }
 }
 
 impl Checks for MemoryBackend {
-    fn check(&self) -> Result<CheckReport, StoreError> {
-        let mut report = read::check(&self.now());
-        report.entries = self.tables.len() as u64;
+    fn check(&self) -> MemoryResult<CheckReport> {
+        let (log, mut report) = (self.now(), CheckReport::default());
+        (report.threads, report.entries) = (log.threads.len() as u64, self.tables.len() as u64);
+        for (space, stored) in log.spaces(None).flat_map(|(.., space)| space.all().map(move |stored| (space, stored))) {
+            *(if stored.record.pruned { &mut report.pruned } else { &mut report.checkpoints }) += 1;
+            report.values += space.content(stored).values;
+        }
+        let version = Self::of(Arc::clone(&log));
+        for (thread, _) in log.threads.iter() {
+            derived::check(&version, thread)?.into_iter().for_each(|finding| report.note(finding));
+        }
         Ok(report)
     }
 }

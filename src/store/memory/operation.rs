@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::stored::{MemoryLog, MemoryNamespace};
+use super::stored::{MemoryLog, MemoryNamespace, MemoryResult};
 use super::threads::forks;
 use crate::base::limits::{DELETED_THREADS_MAX, FORKS_SHOWN_MAX, PAGE_ROWS_MAX};
 use crate::base::{CheckpointId, Namespace, ThreadId};
@@ -16,7 +16,7 @@ use crate::store::operation::{
 use crate::store::record::CheckpointRef;
 
 /// Stores an operation with its changes.
-pub(super) fn operate(log: &mut MemoryLog, new: &NewOperation) -> Result<u64, StoreError> {
+pub(super) fn operate(log: &mut MemoryLog, new: &NewOperation) -> MemoryResult<u64> {
     new.validate()?;
     for OperationChange { thread, namespace, .. } in &new.changes {
         log.space(thread, namespace).ok_or_else(|| StoreError::ThreadNotFound { id: thread.clone() })?;
@@ -44,29 +44,24 @@ pub(super) fn operate(log: &mut MemoryLog, new: &NewOperation) -> Result<u64, St
 }
 
 /// Compares the present content of a field with the one that a change expects.
-fn compare(log: &MemoryLog, change: &OperationChange) -> Result<(), StoreError> {
-    let (before, after) = (checkpoint_of(change.before.as_ref()), checkpoint_of(change.after.as_ref()));
+fn compare(log: &MemoryLog, change: &OperationChange) -> MemoryResult<()> {
     let at = |id: CheckpointId| CheckpointRef::new(change.thread.clone(), change.namespace.clone(), id);
-    before.map_or(Ok(()), |id| log.found(&at(id)).map(|_| ()))?;
-    after.map_or(Ok(()), |id| log.kept(&at(id)).map(|_| ()))?;
-    let OperationChange { thread, namespace, field, .. } = change.clone();
-    if field != OperationField::Head {
-        let found = log.threads.get(&thread).and_then(|thread| thread.fields.get(&field));
-        let conflict = || StoreError::FieldConflict { thread, field: field.to_string() };
-        return if found == change.before.as_ref() { Ok(()) } else { Err(conflict()) };
+    if let Some(OperationValue::Checkpoint(before)) = change.before {
+        log.found(&at(before))?;
     }
-    let found = log.space(&thread, &namespace).and_then(MemoryNamespace::head_id);
-    if found == before { Ok(()) } else { Err(StoreError::Conflict { thread, namespace, expected: before, found }) }
-}
-
-fn checkpoint_of(value: Option<&OperationValue>) -> Option<CheckpointId> {
-    if let Some(OperationValue::Checkpoint(id)) = value { Some(*id) } else { None }
+    if let Some(OperationValue::Checkpoint(after)) = change.after {
+        log.kept(&at(after))?;
+    }
+    let head = || log.space(&change.thread, &change.namespace)?.head_id().map(OperationValue::Checkpoint);
+    let field = || log.threads.get(&change.thread)?.fields.get(&change.field).cloned();
+    change.compare(if change.field == OperationField::Head { head() } else { field() })
 }
 
 fn apply(log: &mut MemoryLog, change: &OperationChange) {
     if change.field == OperationField::Head {
         if let Some(space) = log.space_mut(&change.thread, &change.namespace) {
-            space.moved = space.newest_id().map(|newest| (newest, checkpoint_of(change.after.as_ref())));
+            let after = if let Some(OperationValue::Checkpoint(id)) = change.after { Some(id) } else { None };
+            space.moved = space.newest_id().map(|newest| (newest, after));
         }
     } else if let Some(thread) = log.thread_mut(&change.thread) {
         match change.after.clone() {
@@ -87,7 +82,7 @@ pub(super) fn list(log: &MemoryLog, query: &OperationQuery) -> Vec<OperationReco
 }
 
 /// Deletes threads: all that are named, or none; or those whose time in the trash has ended, unless forks of them stay.
-pub(super) fn erase(log: &mut MemoryLog, what: &Erase<'_>) -> Result<Erasure, StoreError> {
+pub(super) fn erase(log: &mut MemoryLog, what: &Erase<'_>) -> MemoryResult<Erasure> {
     match what {
         Erase::Threads(threads) => {
             validate_deleted(threads)?;
@@ -106,7 +101,7 @@ pub(super) fn erase(log: &mut MemoryLog, what: &Erase<'_>) -> Result<Erasure, St
 }
 
 /// Deletes threads, unless one that stays was forked off one of them.
-fn delete(log: &mut MemoryLog, threads: &[ThreadId]) -> Result<(), StoreError> {
+fn delete(log: &mut MemoryLog, threads: &[ThreadId]) -> MemoryResult<()> {
     let threads: BTreeSet<&ThreadId> = threads.iter().collect();
     for (thread, mut forks) in forks(log).into_iter().filter(|(of, _)| threads.contains(of)) {
         forks.retain(|fork| !threads.contains(fork));

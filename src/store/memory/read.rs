@@ -2,19 +2,15 @@
 
 use std::borrow::Cow;
 
-use super::stored::{Item, MemoryLog, StoredCheckpoint, StoredList};
+use super::stored::{Item, MemoryLog, MemoryResult, StoredCheckpoint, StoredList, VisitEach};
+use crate::base::ThreadId;
 use crate::base::limits::PAGE_ROWS_MAX;
-use crate::base::{TaskId, ThreadId};
-use crate::store::backend::without_timer;
-use crate::store::check::{CheckReport, Finding, Invariant};
+use crate::store::ItemRange;
 use crate::store::log::{CheckpointQuery, HeadParts, NamespaceRef, RecordQuery, StateQuery, TimerQuery, VisitState};
 use crate::store::record::{
     ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead,
     TimerRecord, VersionRecord,
 };
-use crate::store::{ItemRange, StoreError};
-
-type Visited = Result<(), StoreError>;
 
 /// Returns the parts of a head that are wanted.
 pub(super) fn head(log: &MemoryLog, (thread, namespace): NamespaceRef<'_>, parts: HeadParts) -> Option<StoredHead> {
@@ -56,7 +52,7 @@ fn page<'l>(log: &'l MemoryLog, query: &'l CheckpointQuery) -> Vec<&'l StoredChe
 }
 
 /// Visits the parts of a state that a query asks for, if they do not follow from others.
-pub(super) fn read(stored: &StoredCheckpoint, query: &StateQuery<'_>, visit: VisitState<'_>) -> Visited {
+pub(super) fn read(stored: &StoredCheckpoint, query: &StateQuery<'_>, visit: VisitState<'_>) -> MemoryResult<()> {
     match query {
         StateQuery::All => whole(stored, None, visit),
         StateQuery::Ends(lists) => whole(stored, Some(lists), visit),
@@ -74,11 +70,11 @@ fn row<'a>(list: &StoredList, (position, item): &'a (u64, Item)) -> StatePart<'a
     StatePart::Item(ItemRow::new(*position, ordinal, task, item.payload.as_ref().as_ref()))
 }
 
-fn items(list: &StoredList, range: ItemRange, visit: VisitState<'_>) -> Visited {
+fn items(list: &StoredList, range: ItemRange, visit: VisitState<'_>) -> MemoryResult<()> {
     let mut each = |entry| visit(row(list, entry)).map(|_| ());
     match range {
         ItemRange::All => list.positions.iter().try_for_each(&mut each),
-        ItemRange::Positions(from, end) => list.in_range(&(from..end)).try_for_each(&mut each),
+        ItemRange::Positions(from, end) => list.in_range(from..end).try_for_each(&mut each),
         ItemRange::Tail(count) => {
             let tail: Vec<_> = list.positions.iter().rev().take(count).collect();
             tail.into_iter().rev().try_for_each(&mut each)
@@ -88,7 +84,7 @@ fn items(list: &StoredList, range: ItemRange, visit: VisitState<'_>) -> Visited 
 
 /// Visits the record of a state, then its channels by name, each list with its items: all of them, or if there are
 /// names of whole lists, the last one of any other list.
-fn whole(stored: &StoredCheckpoint, lists: Option<&[&str]>, visit: VisitState<'_>) -> Visited {
+fn whole(stored: &StoredCheckpoint, lists: Option<&[&str]>, visit: VisitState<'_>) -> MemoryResult<()> {
     visit(StatePart::Record(Cow::Owned(state(stored))))?;
     for channel in stored.channels() {
         if visit(StatePart::Channel(&channel.record))?
@@ -114,8 +110,8 @@ fn state(stored: &StoredCheckpoint) -> StateRecord {
 pub(super) fn versions(
     log: &MemoryLog,
     (at, channel, down_to): (&CheckpointRef, Option<&str>, u64),
-    visit: &mut dyn FnMut(&VersionRecord) -> Result<bool, StoreError>,
-) -> Visited {
+    visit: VisitEach<'_, VersionRecord>,
+) -> MemoryResult<()> {
     for stored in log.lineage(log.found(at)?).take_while(|stored| stored.record.ordinal >= down_to) {
         let mut goes_on = true;
         let wanted = stored.written().filter(|of| channel.is_none_or(|channel| channel == &*of.record.channel));
@@ -148,45 +144,6 @@ pub(super) fn timers(log: &MemoryLog, query: &TimerQuery<'_>) -> Vec<TimerRecord
     found.sort_by_key(|timer| timer.wake_at);
     found.truncate(limit);
     found
-}
-
-/// Counts everything, and compares each checkpoint with its parent.
-pub(super) fn check(log: &MemoryLog) -> CheckReport {
-    let mut report = CheckReport::default();
-    report.threads = log.threads.len() as u64;
-    for (_, _, space) in log.spaces(None).filter(|(_, namespace, _)| namespace.is_root()) {
-        // The first child of a checkpoint deletes its timers, also if the head moves back to it.
-        for head in space.head().into_iter().filter(|head| !space.is_continued(&head.record.point.checkpoint)) {
-            let id = head.record.point.checkpoint;
-            let has_timer = |task: TaskId| space.timers.get(&task).is_some_and(|(of, _)| *of == id);
-            for (task, _) in without_timer(&head.record, &head.sorted_writes(), has_timer) {
-                report.note(Finding::new(Invariant::Timers, format!("timer of task {task}"), "it is missing"));
-            }
-        }
-    }
-    for stored in log.all(None) {
-        let record = &stored.record;
-        report.checkpoints += u64::from(!record.pruned);
-        report.pruned += u64::from(record.pruned);
-        report.values += stored.content().values;
-        if let Some(reason) = damage_of(log, record) {
-            report.note(Finding::new(Invariant::Parents, format!("checkpoint {}", record.point.checkpoint), reason));
-        }
-    }
-    report
-}
-
-fn damage_of(log: &MemoryLog, record: &CheckpointRecord) -> Option<&'static str> {
-    let parent = log.parent(record);
-    match record.parent_ref() {
-        Some(_) if parent.is_none() => Some("its parent is missing"),
-        _ if record.parent.is_some() && record.forked_from.is_some() => Some("it has two parents"),
-        _ if record.ordinal != parent.map_or(0, |parent| parent.record.ordinal + 1) => {
-            Some("its ordinal does not follow that of its parent")
-        }
-        _ if record.seq > log.seq || record.branch > log.branch => Some("its seq or branch is above the counters"),
-        _ => None,
-    }
 }
 
 /// Returns the records after a position of the log, in its order. Each namespace is read from its end, so that the cost

@@ -1,16 +1,17 @@
 //! Searches: every entry is compared. This is the model of an index.
 
-use super::stored::{MemoryLog, MemoryNamespace, PutEntry, StoredChannel, StoredCheckpoint};
+use super::stored::{MemoryLog, MemoryNamespace, MemoryResult, PutEntry, StoredChannel, StoredCheckpoint};
 use crate::store::StoreError;
 use crate::store::backend::{BegunWord, HitPlace, NewestHits, Search, SearchedEntry};
 use crate::store::search::{SearchHit, SearchPage};
 
 /// Returns the page of hits of a search.
-pub(super) fn page(log: &MemoryLog, search: &Search) -> Result<SearchPage, StoreError> {
+pub(super) fn page(log: &MemoryLog, search: &Search) -> MemoryResult<SearchPage> {
     let mut newest = NewestHits::of(search);
     for (.., space) in log.spaces(None) {
         for stored in space.all().rev() {
-            for put @ (channel, position, task, payload) in stored.puts().filter(|(channel, ..)| search.reads(channel))
+            for put @ (channel, position, task, payload) in
+                space.puts(stored).filter(|(channel, ..)| search.reads(channel))
             {
                 let record = &stored.record;
                 let place = HitPlace::new(record.seq, channel.clone(), position.unwrap_or(0));

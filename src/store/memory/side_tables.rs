@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 
+use super::stored::{MemoryResult, VisitEach};
 use crate::base::limits::KV_EXPIRED_MAX;
 use crate::base::{Encoded, Timestamp};
+use crate::store::CacheKey;
 use crate::store::log::{CacheChange, CommitHandle, KvChange, KvNamespace, KvRecord, KvVector, SideTables};
-use crate::store::{CacheKey, StoreError};
 
 /// An entry of the key-value memory.
 #[derive(Clone, Debug)]
@@ -98,12 +99,7 @@ impl MemoryTables {
     }
 
     /// Visits the entries of the namespaces under one, or of all, in their order, until one wants no more.
-    fn each(
-        &self,
-        under: Option<&KvNamespace>,
-        now: Timestamp,
-        visit: &mut dyn FnMut(&KvEntry) -> Result<bool, StoreError>,
-    ) -> Result<(), StoreError> {
+    fn each(&self, under: Option<&KvNamespace>, now: Timestamp, visit: VisitEach<'_, KvEntry>) -> MemoryResult<()> {
         let is_in = |entry: &&KvEntry| under.is_none_or(|under| entry.record.namespace.is_in(under));
         let entries: Vec<_> =
             self.kv.read().0.iter().filter(|entry| entry.is_live(now)).filter(is_in).cloned().collect();
@@ -112,14 +108,14 @@ impl MemoryTables {
 }
 
 impl SideTables for MemoryTables {
-    fn commit_kv(&self, changes: &[KvChange]) -> Result<(), StoreError> {
+    fn commit_kv(&self, changes: &[KvChange]) -> MemoryResult<()> {
         KvChange::validate(changes)?;
         let mut kv = self.kv.write();
         changes.iter().for_each(|change| kv.change(change));
         Ok(())
     }
 
-    fn kv_entry(&self, namespace: &KvNamespace, key: &str, now: Timestamp) -> Result<Option<KvRecord>, StoreError> {
+    fn kv_entry(&self, namespace: &KvNamespace, key: &str, now: Timestamp) -> MemoryResult<Option<KvRecord>> {
         let kv = self.kv.read();
         let entry = kv.0.iter().find(|entry| entry.is_at(namespace, key) && entry.is_live(now));
         Ok(entry.map(|entry| entry.record.clone()))
@@ -129,8 +125,8 @@ impl SideTables for MemoryTables {
         &self,
         under: Option<&KvNamespace>,
         now: Timestamp,
-        visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>,
-    ) -> Result<(), StoreError> {
+        visit: VisitEach<'_, KvRecord>,
+    ) -> MemoryResult<()> {
         self.each(under, now, &mut |entry| visit(&entry.record))
     }
 
@@ -138,18 +134,18 @@ impl SideTables for MemoryTables {
         &self,
         under: Option<&KvNamespace>,
         now: Timestamp,
-        visit: &mut dyn FnMut(&KvRecord, &[KvVector]) -> Result<bool, StoreError>,
-    ) -> Result<(), StoreError> {
+        visit: &mut dyn FnMut(&KvRecord, &[KvVector]) -> MemoryResult<bool>,
+    ) -> MemoryResult<()> {
         self.each(under, now, &mut |KvEntry { record, vectors, .. }| Ok(vectors.is_empty() || visit(record, vectors)?))
     }
 
-    fn kv_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(KvNamespace, String)>, StoreError> {
+    fn kv_expired(&self, now: Timestamp, limit: usize) -> MemoryResult<Vec<(KvNamespace, String)>> {
         let kv = self.kv.read();
         let expired = kv.expired(now, limit).into_iter().map(|at| kv.0[at].record.clone());
         Ok(expired.map(|record| (record.namespace, record.key)).collect())
     }
 
-    fn cached(&self, keys: &[CacheKey], now: Timestamp) -> Result<Vec<Option<Encoded>>, StoreError> {
+    fn cached(&self, keys: &[CacheKey], now: Timestamp) -> MemoryResult<Vec<Option<Encoded>>> {
         let cache = self.cache.read();
         let value = |key| cache.get(key).filter(|(_, at)| at.is_none_or(|at| at > now)).map(|(value, _)| value.clone());
         Ok(keys.iter().map(value).collect())

@@ -10,11 +10,17 @@ use std::sync::Arc;
 use super::map::VersionMap;
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
 use crate::store::backend::is_pruned;
-use crate::store::batch::{ListRef, Payload, Seen};
+use crate::store::batch::{ListRef, NewCheckpoint, Payload, Seen};
 use crate::store::lease::LeaseRecord;
 use crate::store::operation::{OperationField, OperationRecord, OperationValue};
 use crate::store::record::{ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, WriteRecord};
 use crate::store::{Pruned, StoreError};
+
+/// The result of a call, which a backend may refuse.
+pub(super) type MemoryResult<T> = Result<T, StoreError>;
+
+/// Visits records of a kind; returns whether more are wanted.
+pub(super) type VisitEach<'v, T> = &'v mut dyn FnMut(&T) -> MemoryResult<bool>;
 
 /// A version of the log.
 #[derive(Clone, Debug, Default)]
@@ -55,10 +61,10 @@ pub(super) struct MemoryNamespace {
 #[derive(Clone, Debug)]
 pub(super) struct StoredCheckpoint {
     pub(super) record: CheckpointRecord,
-    /// The state; of a pruned checkpoint, what it wrote and a later one of its branch shows.
+    /// The state; none of a pruned checkpoint.
     pub(super) state: CheckpointState,
-    /// The writes that it consumed, with which a repeated batch is compared.
-    pub(super) consumed: Vec<Arc<WriteRecord>>,
+    /// The checkpoint as it was added, with which a repeated one is compared; `None` once it is pruned.
+    pub(super) added: Option<Arc<NewCheckpoint>>,
     /// The writes of its tasks.
     pub(super) writes: VersionMap<(TaskId, i32), Arc<WriteRecord>>,
 }
@@ -124,13 +130,13 @@ impl MemoryLog {
     }
 
     /// Returns a checkpoint, and an error if it is not stored.
-    pub(super) fn found(&self, at: &CheckpointRef) -> Result<&StoredCheckpoint, StoreError> {
+    pub(super) fn found(&self, at: &CheckpointRef) -> MemoryResult<&StoredCheckpoint> {
         let not_found = || StoreError::CheckpointNotFound { thread: at.thread.clone(), id: at.checkpoint.to_string() };
         self.stored(at).ok_or_else(not_found)
     }
 
     /// Returns a checkpoint whose state is stored.
-    pub(super) fn kept(&self, at: &CheckpointRef) -> Result<&StoredCheckpoint, StoreError> {
+    pub(super) fn kept(&self, at: &CheckpointRef) -> MemoryResult<&StoredCheckpoint> {
         self.found(at)?.kept()
     }
 
@@ -196,6 +202,38 @@ impl MemoryNamespace {
         self.checkpoints.iter().map(|(_, stored)| &**stored)
     }
 
+    /// Returns the values and items that a checkpoint put; of a pruned one, those that the next retained one of its
+    /// branch shows.
+    pub(super) fn puts<'s>(&'s self, of: &'s StoredCheckpoint) -> impl Iterator<Item = PutEntry<'s>> {
+        let CheckpointRecord { branch, ordinal, seq, pruned, .. } = of.record;
+        let next = self.checkpoints.from(Some(&of.record.point.checkpoint)).map(|(_, next)| &**next);
+        let mut shown = next.filter(move |next| next.record.branch == branch && !next.record.pruned);
+        let channels = shown.next().into_iter().flat_map(|shown| shown.channels());
+        channels.filter(move |of| pruned || of.record.ordinal == ordinal).flat_map(
+            move |StoredChannel { record, list }| {
+                let is_own = record.ordinal == ordinal;
+                let value =
+                    if let (ChannelValue::Value(value), true) = (&record.value, is_own) { Some(value) } else { None };
+                let range = move |list: &StoredList| if pruned { 0..u64::MAX } else { list.written.clone() };
+                let items = list.iter().flat_map(move |list| list.in_range(range(list)));
+                let items = items.filter(move |(_, item)| item.seq == seq);
+                let items = items.map(|(at, item)| (&record.channel, Some(*at), item.written.1, &*item.payload));
+                value.into_iter().map(|value| (&record.channel, None, record.task, value)).chain(items)
+            },
+        )
+    }
+
+    /// Returns the number and the bytes of the values that a checkpoint put, and of the writes of its tasks.
+    pub(super) fn content(&self, of: &StoredCheckpoint) -> Pruned {
+        let mut sum = Pruned::default();
+        let written = of.writes.iter().flat_map(|(_, write)| (0..).map_while(|part| write.value.payload(part)));
+        for payload in self.puts(of).map(|(.., payload)| payload).chain(written) {
+            sum.values += 1;
+            sum.bytes += payload.len() as u64;
+        }
+        sum
+    }
+
     /// Returns whether a checkpoint of the namespace is a child of one.
     pub(super) fn is_continued(&self, id: &CheckpointId) -> bool {
         self.newest_id() != Some(*id) && self.all().rev().any(|stored| stored.record.parent == Some(*id))
@@ -204,7 +242,7 @@ impl MemoryNamespace {
 
 impl StoredCheckpoint {
     /// Returns itself, and an error if it was pruned.
-    pub(super) fn kept(&self) -> Result<&Self, StoreError> {
+    pub(super) fn kept(&self) -> MemoryResult<&Self> {
         let point = &self.record.point;
         if self.record.pruned { Err(is_pruned(&point.thread, &point.checkpoint)) } else { Ok(self) }
     }
@@ -228,27 +266,6 @@ impl StoredCheckpoint {
         self.channels().filter(|channel| channel.record.ordinal == self.record.ordinal)
     }
 
-    /// Returns the values and items that it put.
-    pub(super) fn puts(&self) -> impl Iterator<Item = PutEntry<'_>> {
-        self.written().flat_map(|StoredChannel { record: of, list }| {
-            let value = if let ChannelValue::Value(value) = &of.value { Some(value) } else { None };
-            let items = list.iter().flat_map(|list| list.put_by(self.record.seq));
-            let items = items.map(|(at, item)| (&of.channel, Some(*at), item.written.1, &*item.payload));
-            value.into_iter().map(|value| (&of.channel, None, of.task, value)).chain(items)
-        })
-    }
-
-    /// Returns the number and the bytes of the values that it put, and of the writes of its tasks.
-    pub(super) fn content(&self) -> Pruned {
-        let mut sum = Pruned::default();
-        let written = self.writes.iter().flat_map(|(_, write)| (0..).map_while(|part| write.value.payload(part)));
-        for payload in self.puts().map(|(.., payload)| payload).chain(written) {
-            sum.values += 1;
-            sum.bytes += payload.len() as u64;
-        }
-        sum
-    }
-
     /// Returns the writes of its tasks, in the order of (path, task, index).
     pub(super) fn sorted_writes(&self) -> Vec<WriteRecord> {
         let mut writes: Vec<_> = self.writes.iter().map(|(_, write)| write).collect();
@@ -258,12 +275,7 @@ impl StoredCheckpoint {
 }
 
 impl StoredList {
-    /// Returns the items that the checkpoint with a `seq` put.
-    pub(super) fn put_by(&self, seq: u64) -> impl Iterator<Item = &(u64, Item)> {
-        self.in_range(&self.written).filter(move |(_, item)| item.seq == seq)
-    }
-
-    pub(super) fn in_range(&self, range: &Range<u64>) -> impl Iterator<Item = &(u64, Item)> {
+    pub(super) fn in_range(&self, range: Range<u64>) -> impl Iterator<Item = &(u64, Item)> {
         self.positions.from(Some(&range.start)).take_while(move |(position, _)| *position < range.end)
     }
 

@@ -2,27 +2,21 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::stored::{MemoryLog, StoredThread};
+use super::stored::{MemoryLog, MemoryResult, StoredThread};
 use crate::base::ThreadId;
 use crate::store::backend::ThreadPage;
 use crate::store::log::{ThreadParts, ThreadRow, ThreadRows};
 use crate::store::record::{ThreadRecord, ThreadSize};
-use crate::store::{StoreError, ThreadCounts, ThreadInfo, ThreadOrder, ThreadQuery};
+use crate::store::{ThreadCounts, ThreadInfo, ThreadOrder, ThreadQuery};
 
 /// Returns the rows of a query with the parts that are wanted.
-pub(super) fn rows(log: &MemoryLog, of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> Result<Vec<ThreadRow>, StoreError> {
+pub(super) fn rows(log: &MemoryLog, of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> MemoryResult<Vec<ThreadRow>> {
     match of {
         ThreadRows::Ids(ids) => ids.iter().map(|id| row(log, id, parts)).collect(),
         ThreadRows::After(after, limit) => {
-            let records = log.threads.from(*after).filter(|(id, _)| Some(id) != *after).filter_map(|(id, thread)| {
-                Some(ThreadRecord::new(id.clone(), thread.created_at, thread.root()?.head()?.record.clone()))
-            });
-            let with_parts = |record: ThreadRecord| {
-                let mut row = row(log, &record.id, parts)?;
-                row.record = Some(record);
-                Ok(row)
-            };
-            records.take(*limit).map(with_parts).collect()
+            let is_listed = |thread: &StoredThread| thread.root().is_some_and(|root| root.head().is_some());
+            let found = log.threads.from(*after).filter(|(id, thread)| Some(id) != *after && is_listed(thread));
+            found.take(*limit).map(|(id, _)| row(log, id, parts)).collect()
         }
         ThreadRows::Listed(query) => {
             let mut parts = parts;
@@ -32,12 +26,14 @@ pub(super) fn rows(log: &MemoryLog, of: &ThreadRows<'_>, parts: ThreadParts<'_>)
     }
 }
 
-fn row(log: &MemoryLog, id: &ThreadId, parts: ThreadParts<'_>) -> Result<ThreadRow, StoreError> {
+fn row(log: &MemoryLog, id: &ThreadId, parts: ThreadParts<'_>) -> MemoryResult<ThreadRow> {
     let mut row = ThreadRow::default();
     if parts.forks {
         row.forks = forks(log).remove(id).into_iter().flatten().cloned().collect();
     }
     let Some(thread) = log.threads.get(id) else { return Ok(row) };
+    let head = thread.root().and_then(|root| root.head());
+    row.record = head.map(|head| ThreadRecord::new(id.clone(), thread.created_at, head.record.clone()));
     if parts.info {
         row.info = info(thread).transpose()?.map(|info| info.with_counts(Some(counts(thread))));
     }
@@ -69,7 +65,7 @@ pub(super) fn forks(log: &MemoryLog) -> BTreeMap<&ThreadId, Vec<&ThreadId>> {
 }
 
 /// Returns the page of a listing, without counts.
-pub(super) fn list(log: &MemoryLog, query: &ThreadQuery) -> Result<Vec<ThreadInfo>, StoreError> {
+pub(super) fn list(log: &MemoryLog, query: &ThreadQuery) -> MemoryResult<Vec<ThreadInfo>> {
     let mut all = log.threads.iter().filter_map(|(_, thread)| info(thread)).collect::<Result<Vec<_>, _>>()?;
     match query.order {
         ThreadOrder::Activity => all.sort_by_key(|info| std::cmp::Reverse(info.seq())),
@@ -82,7 +78,7 @@ pub(super) fn list(log: &MemoryLog, query: &ThreadQuery) -> Result<Vec<ThreadInf
 }
 
 /// Returns a thread as a list shows it, without counts; `None` if it has no head.
-pub(super) fn info(thread: &StoredThread) -> Option<Result<ThreadInfo, StoreError>> {
+pub(super) fn info(thread: &StoredThread) -> Option<MemoryResult<ThreadInfo>> {
     let root = thread.root()?;
     let (newest, head) = (&root.newest()?.record, root.head()?);
     let fields = thread.fields.clone().into_iter().collect();
@@ -97,9 +93,9 @@ fn counts(thread: &StoredThread) -> ThreadCounts {
     }
     // The positions of each branch at which an item with tokens was put.
     let (root, mut counted) = (thread.root(), HashSet::new());
-    for stored in root.into_iter().flat_map(|root| root.all()) {
+    for (root, stored) in root.into_iter().flat_map(|root| root.all().map(move |stored| (root, stored))) {
         let counts = !stored.record.pruned && ThreadCounts::stated(stored.record.metadata.as_deref()).is_none();
-        for (channel, position, _, payload) in stored.puts().filter(|(_, position, ..)| position.is_some()) {
+        for (channel, position, _, payload) in root.puts(stored).filter(|(_, position, ..)| position.is_some()) {
             let tokens = payload.index.as_ref();
             let tokens = tokens.and_then(|index| ThreadCounts::of_tokens(index.input_tokens, index.output_tokens));
             let is_new = tokens.is_some() && counted.insert((stored.record.branch, channel, position));

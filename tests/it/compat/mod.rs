@@ -5,7 +5,7 @@ mod write;
 
 use annals::base::{IdSource, Timestamp};
 use annals::store::batch::{Batch, Change, ChangeValue, Data, ItemChange, ItemOp, NewCheckpoint, Parent, Payload};
-use annals::store::log::{Log, LogExt};
+use annals::store::log::{FileStore, Log, LogExt};
 use annals::store::{ItemRange, OpenOptions, Source, SqliteBackend};
 use serde_json::Value;
 use std::fs;

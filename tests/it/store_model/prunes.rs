@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use annals::store::batch::Payload;
-use annals::store::log::{Log, LogExt, PruneSpan};
+use annals::store::log::{Log, LogExt, PruneSpan, PruneTarget};
 use annals::store::record::{StateRecord, WriteRecord};
 use annals::store::{CheckpointRef, ItemRange, StoreError};
 use proptest::prelude::*;
@@ -83,8 +83,8 @@ pub(super) fn prune_namespaces(pair: &mut Pair<'_>, of: &[usize], is_stale: bool
     let mut left = Vec::new();
     for backend in [&model, &pair.file] {
         let before: Vec<_> = points.iter().map(|at| shown(&**backend, at)).collect();
-        let estimate = backend.estimate_namespaces(&thread, &ends).unwrap();
-        let report = backend.prune_namespaces(&thread, &ends).unwrap();
+        let estimate = backend.prune_estimate(&thread, PruneTarget::Namespaces(&ends)).unwrap();
+        let report = backend.prune(&thread, PruneTarget::Namespaces(&ends)).unwrap();
         prop_assert_eq!(report.checkpoints, estimate.checkpoints);
         let mut gone = Vec::new();
         for (at, before) in points.iter().zip(before) {

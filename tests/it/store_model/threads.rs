@@ -9,7 +9,7 @@ use proptest::prelude::*;
 /// read the rest of the log and rows that changes of threads have renewed.
 pub(super) fn compare(model: &dyn Log, file: &dyn Log, rebuilds: bool) -> Result<(), TestCaseError> {
     if rebuilds {
-        file.rebuild_threads().unwrap();
+        file.capabilities().file.unwrap().rebuild_threads().unwrap();
     }
     let failed = StatusKind::Failed;
     let queries = [

@@ -78,7 +78,7 @@ fn snapshot_reads(snapshot: &Snapshot) -> Result<(), StoreError> {
 pub(super) fn write(scratch: &ScratchFolder) {
     let Ok(store) = open(scratch, false) else { return };
     _ = store.enable_search(SearchOptions::new());
-    _ = store.backend().rebuild_threads();
+    _ = store.rebuild_threads();
     for (place, record) in store.threads().unwrap_or_default().into_iter().enumerate() {
         let Ok(thread) = store.thread(record.id.as_str()) else { continue };
         _ = thread.with_schema(DynSchema::new().last("note").build()).update(DynUpdate::new().set("note", "forged"));

@@ -162,14 +162,7 @@ fn check_expected_heads(conn: &Connection, caches: &mut Caches, batch: &Batch, h
             let namespace = caches.namespace(conn, &batch.thread, &expect.namespace)?;
             namespace.map(|namespace| head::head(conn, &caches.keys, namespace)).transpose()?.flatten()
         };
-        if found != expect.head {
-            return Err(Fault::Store(StoreError::Conflict {
-                thread: batch.thread.clone(),
-                namespace: expect.namespace.clone(),
-                expected: expect.head,
-                found,
-            }));
-        }
+        expect.compare(&batch.thread, found)?;
     }
     Ok(())
 }

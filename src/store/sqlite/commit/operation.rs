@@ -156,13 +156,7 @@ fn stored(conn: &Connection, caches: &Caches, new: &NewOperation, namespace: i64
 fn compare(conn: &Connection, caches: &Caches, change: &OperationChange, namespace: i64) -> Res<()> {
     let keys = &*caches.keys;
     if change.field == OperationField::Head {
-        let found = head::head(conn, keys, namespace)?;
-        let expected = checkpoint_of(change.before.as_ref());
-        if found != expected {
-            let (thread, namespace) = (change.thread.clone(), change.namespace.clone());
-            return Err(StoreError::Conflict { thread, namespace, expected, found }.into());
-        }
-        return Ok(());
+        return Ok(change.compare(head::head(conn, keys, namespace)?.map(OperationValue::Checkpoint))?);
     }
     let (kind, key) = field_columns(&change.field);
     let mut statement = conn.prepare_cached(sql::FIELD_CHANGE)?;
@@ -174,10 +168,7 @@ fn compare(conn: &Connection, caches: &Caches, change: &OperationChange, namespa
         }
         None => None,
     };
-    if found == change.before {
-        return Ok(());
-    }
-    Err(StoreError::FieldConflict { thread: change.thread.clone(), field: change.field.to_string() }.into())
+    Ok(change.compare(found)?)
 }
 
 /// Compares the newest operation of a thread with the one on which an operation rests.
@@ -188,13 +179,6 @@ fn compare_newest(conn: &Connection, caches: &mut Caches, expected: &ExpectedNew
     let operation = statement.query_row(params![root, i64::MAX, 1], |row| row.get::<_, i64>(0)).optional()?;
     let checkpoint = head::newest(conn, root)?.map(|(_, id)| id);
     Ok(expected.compare(operation.map(|id| id as u64), checkpoint)?)
-}
-
-fn checkpoint_of(value: Option<&OperationValue>) -> Option<CheckpointId> {
-    match value {
-        Some(OperationValue::Checkpoint(id)) => Some(*id),
-        _ => None,
-    }
 }
 
 fn insert_change(conn: &Connection, keys: &Keys, change: &OperationChange, namespace: i64, id: i64) -> Res<()> {

@@ -11,7 +11,7 @@ use super::{lock, registry, system};
 use super::{open, paths};
 use crate::limits::ASIDE_NAMES_MAX;
 use crate::store::error::StoreError;
-use crate::store::log::LogExt as _;
+use crate::store::log::{FileStore as _, LogExt as _};
 use crate::store::options::OpenOptions;
 use crate::store::recovery::{Restored, WalReset};
 use crate::store::sqlite::fault::Res;

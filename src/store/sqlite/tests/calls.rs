@@ -4,6 +4,7 @@ use super::*;
 use crate::base::Encoded;
 use crate::limits::{NAME_USERS_MAX, SEARCH_TAIL_MAX, WRITER_CACHE_MAX};
 use crate::store::batch::NewTimer;
+use crate::store::log::PruneTarget;
 use crate::store::mark::WriteMark;
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue, TRASHED};
 use crate::store::prune::PruneSpan;
@@ -144,7 +145,7 @@ fn a_pruning_empties_the_index_and_the_background_fills_it_again() {
     assert!(is_whole());
     assert_eq!(bench.store.prune(&t, &[PruneSpan::new(1, 1, 3)]).unwrap().checkpoints, 3);
     until("the index is filled", is_whole);
-    assert_eq!(bench.store.prune_namespaces(&t, &[(inner, last)]).unwrap().checkpoints, 2);
+    assert_eq!(bench.store.prune(&t, PruneTarget::Namespaces(&[(inner, last)])).unwrap().checkpoints, 2);
     until("the index is filled", is_whole);
     assert_eq!(bench.check(), Vec::<String>::new());
 }

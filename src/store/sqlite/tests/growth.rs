@@ -22,7 +22,7 @@ fn a_visitor_of_items_holds_no_snapshot() {
             let mut batch = Batch::new(thread(&format!("t{seen}")), Namespace::root(), None);
             batch.checkpoints.push(checkpoint(head));
             bench.store.commit(&batch).unwrap();
-            assert_eq!(LogExt::stats(&bench.store).unwrap().oldest_reader, None);
+            assert_eq!(FileStore::stats(&bench.store).unwrap().oldest_reader, None);
             // No reader is in the way.
             bench.store.checkpoint_wal().unwrap();
         }
@@ -87,7 +87,7 @@ fn a_log_past_its_limit_refuses_commits_until_the_reader_has_gone() {
         }
         other => panic!("{other:?}"),
     }
-    let stats = LogExt::stats(&store).unwrap();
+    let stats = FileStore::stats(&store).unwrap();
     assert!(stats.is_wal_large() && stats.wal_bytes > limit_bytes, "{stats:?}");
     assert!(stats.wal_copied_frames < stats.wal_frames, "{stats:?}");
     // Nothing was written, and the handle goes on once the reader has gone.
@@ -95,7 +95,7 @@ fn a_log_past_its_limit_refuses_commits_until_the_reader_has_gone() {
     drop(reader);
     let begin = crate::base::internal::Stopwatch::start();
     while commit(101).is_err() {
-        assert!(begin.elapsed() < GUARD, "{:?}", LogExt::stats(&store).unwrap());
+        assert!(begin.elapsed() < GUARD, "{:?}", FileStore::stats(&store).unwrap());
         std::thread::sleep(std::time::Duration::from_millis(25));
     }
     assert_eq!(store.check().unwrap().problems, []);
@@ -105,17 +105,17 @@ fn a_log_past_its_limit_refuses_commits_until_the_reader_has_gone() {
 fn stats_count_bytes_frames_and_commits() {
     let mut bench = Bench::new();
     list_of(&mut bench, 100);
-    let stats = LogExt::stats(&bench.store).unwrap();
+    let stats = FileStore::stats(&bench.store).unwrap();
     assert_eq!(stats.commits.commits, 1);
     assert_eq!(stats.file_bytes, std::fs::metadata(bench.path()).unwrap().len());
     assert!(stats.wal_frames > 3 && stats.wal_bytes >= stats.wal_frames * 4_096, "{stats:?}");
     assert!(!stats.is_wal_large() && stats.wal_error.is_none(), "{stats:?}");
-    let again = LogExt::stats(&bench.store).unwrap();
+    let again = FileStore::stats(&bench.store).unwrap();
     assert_eq!(again.wal_copied_frames, stats.wal_copied_frames, "nothing is copied by looking");
     let reader = SqliteBackend::open(&bench.path(), &options().read_only(true)).unwrap();
-    let read = LogExt::stats(&reader).unwrap();
+    let read = FileStore::stats(&reader).unwrap();
     assert_eq!((read.wal_frames, read.file_bytes), (stats.wal_frames, stats.file_bytes));
     bench.store.checkpoint_wal().unwrap();
-    let stats = LogExt::stats(&bench.store).unwrap();
+    let stats = FileStore::stats(&bench.store).unwrap();
     assert_eq!((stats.wal_bytes, stats.wal_frames), (0, 0));
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::store::batch::{ListRef, NewWrite};
+use crate::store::log::PruneTarget;
 use crate::store::prune::{PruneSpan, Pruned};
 use crate::store::sqlite::read::lineage::INTERVAL;
 use crate::store::sqlite::remove::prune::PruneJob;
@@ -563,8 +564,8 @@ fn a_namespace_stays_on_which_one_rests_that_stays() {
     let changes = vec![list(1, vec![ItemChange { position: 0, op: item, task: None }])];
     let two = begin(&mut bench, &of, &second, changes, Some(r#"{"usage":{"model":"a-model"}}"#));
     let all = [(first.clone(), one), (second, two)];
-    assert_eq!(bench.store.estimate_namespaces(&of, &all).unwrap(), Pruned::default());
-    assert_eq!(bench.store.prune_namespaces(&of, &all).unwrap(), Pruned::default());
+    assert_eq!(bench.store.prune_estimate(&of, PruneTarget::Namespaces(&all)).unwrap(), Pruned::default());
+    assert_eq!(bench.store.prune(&of, PruneTarget::Namespaces(&all)).unwrap(), Pruned::default());
     assert_eq!(bench.store.namespaces(&of).unwrap().len(), 3);
     assert_eq!(bench.check(), Vec::<String>::new());
 
@@ -572,7 +573,7 @@ fn a_namespace_stays_on_which_one_rests_that_stays() {
     bench.add(&other, None, Vec::new());
     let one = begin(&mut bench, &other, &first, vec![value("x", 1, plain(&[7; 300]))], None);
     let alone = [(first, one)];
-    assert_eq!(bench.store.estimate_namespaces(&other, &alone).unwrap(), report(1, 1, 300));
-    assert_eq!(bench.store.prune_namespaces(&other, &alone).unwrap(), report(1, 1, 300));
+    assert_eq!(bench.store.prune_estimate(&other, PruneTarget::Namespaces(&alone)).unwrap(), report(1, 1, 300));
+    assert_eq!(bench.store.prune(&other, PruneTarget::Namespaces(&alone)).unwrap(), report(1, 1, 300));
     assert_eq!(bench.store.namespaces(&other).unwrap(), [Namespace::root()]);
 }

@@ -216,7 +216,7 @@ fn a_page_of_versions_ends_after_so_many_checkpoints_and_bytes() {
 fn a_log_that_has_grown_is_copied_in_the_background_and_is_gone_after_the_close() {
     let mut bench = Bench::new();
     let copied = |bench: &Bench| {
-        let stats = LogExt::stats(&bench.store).unwrap();
+        let stats = FileStore::stats(&bench.store).unwrap();
         (stats.wal_frames, stats.wal_copied_frames)
     };
     let mut head = Some(bench.add(&thread("a"), None, vec![value("x", 1, plain(&[1; 5_000]))]));

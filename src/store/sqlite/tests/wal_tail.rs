@@ -28,7 +28,7 @@ impl Log {
             head = Some(bench.add(&t, head, vec![value("x", n, plain(&[n as u8; 5_000]))]));
         }
         let bytes = fs::read(bench.folder.path().join("x.db-wal")).unwrap();
-        let frames = LogExt::stats(&bench.store).unwrap().wal_frames;
+        let frames = FileStore::stats(&bench.store).unwrap().wal_frames;
         assert_eq!(bytes.len(), HEADER + frames as usize * FRAME);
         let is_end = |n: &u64| {
             let at = HEADER + (*n as usize - 1) * FRAME;
