@@ -32,6 +32,7 @@ mod file;
 mod functions;
 mod index;
 mod keys;
+mod query;
 mod read;
 mod remove;
 mod rewrite;

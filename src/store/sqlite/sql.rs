@@ -439,7 +439,6 @@ pub(crate) const TOMBSTONE_CLEARED: &str = "UPDATE tombstone SET state = 1 WHERE
 pub(crate) const TOMBSTONE_NEXT: &str = "SELECT d.thread FROM tombstone d WHERE d.state = 0 \
      AND NOT EXISTS (SELECT 1 FROM thread t WHERE t.id = d.thread) LIMIT 1";
 pub(crate) const TOMBSTONE_STORED: &str = "SELECT thread FROM tombstone WHERE state = 0 LIMIT 1";
-pub(crate) const TOMBSTONES: &str = "SELECT thread, state FROM tombstone";
 pub(crate) const TOMBSTONES_COUNT: &str = "SELECT count(*) FROM tombstone";
 
 pub(crate) const RECLAIM_NAMESPACE: &str = "SELECT id FROM namespace WHERE thread = ?1 LIMIT 1";
@@ -552,8 +551,8 @@ macro_rules! hidden {
     };
 }
 pub(crate) const CHECK_BRANCHES: &str = concat!(
-    "SELECT b.id, b.parent, b.upto, b.depth, p.depth, b.fork_thread, b.fork_checkpoint, n.thread, pn.thread, \
-     c.branch, c.ordinal FROM branch b LEFT JOIN branch p ON p.id = b.parent \
+    "SELECT b.id, b.namespace, b.parent, b.upto, b.depth, b.fork_thread, b.fork_checkpoint, b.xxh3, p.depth, n.thread, \
+     pn.thread, c.branch, c.ordinal FROM branch b LEFT JOIN branch p ON p.id = b.parent \
      LEFT JOIN namespace n ON n.id = b.namespace LEFT JOIN namespace pn ON pn.id = p.namespace \
      LEFT JOIN checkpoint c ON c.seq = b.fork_checkpoint WHERE b.id >= ?1 AND b.namespace NOT IN ",
     hidden!(namespaces),

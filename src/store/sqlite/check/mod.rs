@@ -8,6 +8,7 @@ mod task_writes;
 use super::fault::{Fault, Res, corrupt, damage};
 use super::file::schema;
 use super::keys::Keys;
+use super::query::{FromColumns, Statements};
 use super::read::items::ChannelRows;
 use super::read::lineage::{self, INTERVAL};
 use super::read::list_end::{self, EndOps, ListEnds};
@@ -35,10 +36,10 @@ use crate::store::sqlite::rows::version::{
     EMPTY, INDEX_SNAPSHOT, KeyContent, LIST, NO_CHANGES, SEEN, VALUE, VersionRow, seq_offset, version_place,
     versions_check,
 };
-use crate::store::sqlite::tables::{Bare, KeyChecked, StoredColumn, TableDescription, TableRow, item, version, write};
+use crate::store::sqlite::tables::{KeyChecked, StoredColumn, TableDescription, TableRow, item, version, write};
 use crate::store::sqlite::view::ReadView;
 use rusqlite::types::ValueRef;
-use rusqlite::{Row, Rows, params};
+use rusqlite::{Row, Rows};
 use since::First;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -83,12 +84,11 @@ pub(crate) fn check<'a>(view: ReadView<'a>, since: Option<&CheckedUpTo>) -> Res<
     if checker.note(verified)?.is_none() {
         return Ok(checker.report);
     }
-    checker.report.erasing = view.conn.query_row(sql::TOMBSTONES_COUNT, [], |row| row.get::<_, i64>(0))? as u64;
+    checker.report.erasing = view.conn.one::<i64>(sql::TOMBSTONES_COUNT, [])? as u64;
     match since {
         Some(since) => checker.first = First::after(view.conn, since)?,
         None => {
-            let threads: i64 = view.conn.query_row(sql::CHECK_THREADS, [], |row| row.get(0))?;
-            checker.report.threads = threads as u64;
+            checker.report.threads = view.conn.one::<i64>(sql::CHECK_THREADS, [])? as u64;
         }
     }
     // Each part goes on after a damaged row; a damaged page ends only its part.
@@ -173,14 +173,8 @@ impl Checker<'_> {
     }
 
     fn integrity(&mut self) -> Res<()> {
-        let mut statement = self.view.conn.prepare_cached(sql::INTEGRITY)?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let line: String = row.get(0)?;
-            if line != "ok" {
-                self.problem("the file", line);
-            }
-        }
+        let lines: Vec<String> = self.view.conn.all(sql::INTEGRITY, [])?;
+        lines.into_iter().filter(|line| line != "ok").for_each(|line| self.problem("the file", line));
         Ok(())
     }
 
@@ -358,13 +352,10 @@ impl Checker<'_> {
     }
 
     fn consumed(&mut self, of: i64, parent: &ParentFields, child: i64) -> Res<Vec<WriteChecksum>> {
-        let mut statement = self.view.conn.prepare_cached(sql::CHECK_CONSUMED)?;
-        let mut rows = statement.query(params![of, child])?;
-        let mut consumed = Vec::new();
-        while let Some(row) = rows.next()? {
-            consumed.push(self.write_checksum(&parent.tasks, &write::Row::read(row, 0)?)?);
-        }
-        Ok(consumed)
+        let conn = self.view.conn;
+        conn.read_all(sql::CHECK_CONSUMED, [of, child], |row| {
+            self.write_checksum(&parent.tasks, &write::Row::read(row, 0)?)
+        })
     }
 
     /// Returns a row of `write` as a checksum covers it.
@@ -612,8 +603,7 @@ pub(crate) struct CheckedRow<'r> {
 impl<'r> CheckedRow<'r> {
     /// Reads a row, whose own check is verified with those of other tables.
     fn of(row: &'r Row<'_>) -> Res<Self> {
-        let left = (row.get(RecordRow::COLUMNS)?, row.get(RecordRow::COLUMNS + 1)?);
-        Ok(Self { record: RecordRow::unverified(row)?, left })
+        Ok(Self { record: RecordRow::unverified(row)?, left: FromColumns::read(row, RecordRow::COLUMNS)? })
     }
 
     /// Returns whether the place is the one after the parent, on the branch of that or on one that leaves it there.

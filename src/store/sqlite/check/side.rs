@@ -6,6 +6,7 @@ use crate::base::ThreadId;
 use crate::store::check::Invariant;
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::index::threads::undamaged;
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::lease;
 use crate::store::sqlite::side::{cache, kv, timer};
 use crate::store::sqlite::sql;
@@ -31,10 +32,7 @@ impl Checker<'_> {
     /// Finds tasks that sleep at the head of a thread and have no timer.
     fn sleepers(&mut self) -> Res<()> {
         let view = self.view;
-        let mut statement = view.conn.prepare(sql::CHECK_SLEEPERS)?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let (namespace, thread): (i64, String) = (row.get(0)?, row.get(1)?);
+        for (namespace, thread) in view.conn.all::<(i64, String), Vec<_>>(sql::CHECK_SLEEPERS, [])? {
             let Ok(thread) = ThreadId::new(thread) else { continue };
             // Other invariants report the damage of a thread.
             for timer in undamaged(timer::missing(view, namespace, &thread))?.into_iter().flatten() {
@@ -47,15 +45,11 @@ impl Checker<'_> {
 
     /// Verifies the rows of a query, and returns their number.
     fn entries(&mut self, query: &str, check: fn(ReadView<'_>, &Row<'_>) -> Res<()>) -> Res<u64> {
-        let conn = self.view.conn;
-        let mut statement = conn.prepare(query)?;
-        let mut rows = statement.query([])?;
-        let mut entries = 0;
-        while let Some(row) = rows.next()? {
+        let (conn, mut entries) = (self.view.conn, 0);
+        conn.each(query, [], |row| {
             entries += 1;
-            let checked = check(self.view, row);
-            self.note(checked)?;
-        }
+            self.note(check(self.view, row)).map(|_| ())
+        })?;
         Ok(entries)
     }
 }

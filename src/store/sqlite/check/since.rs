@@ -11,12 +11,13 @@ use super::{CheckedRow, Checker, CheckpointContent};
 use crate::base::internal::hash::Checksum;
 use crate::store::check::{CheckedUpTo, Invariant};
 use crate::store::sqlite::fault::{Res, corrupt, invalid};
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::rows::item::range_position;
 use crate::store::sqlite::rows::list_end::ListEnd;
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::view::ReadView;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row};
 use std::collections::HashSet;
 
 /// The least ids of the rows that a check verifies.
@@ -35,14 +36,12 @@ impl First {
     /// Begins after a point, which must be one of this file.
     pub(crate) fn after(conn: &Connection, point: &CheckedUpTo) -> Res<Self> {
         let refused = |reason: &str| invalid("point of a check", format!("{point}: {reason}"));
-        let found: Option<Checksum> =
-            conn.query_row(sql::CHECKPOINT_CHECKSUM, [point.checkpoint], |row| row.get(0)).optional()?;
+        let found: Option<Checksum> = conn.first(sql::CHECKPOINT_CHECKSUM, [point.checkpoint])?;
         match found {
             Some(checksum) if short(&checksum) != point.checksum => return Err(refused("it is of another file")),
             Some(_) => {}
             None if point.checkpoint > 0 => {
-                let deleted: i64 = conn.query_row(sql::CHECKPOINT_HIGH_WATER, [], |row| row.get(0))?;
-                if deleted < point.checkpoint {
+                if conn.one::<i64>(sql::CHECKPOINT_HIGH_WATER, [])? < point.checkpoint {
                     return Err(refused("the file ends before it"));
                 }
             }
@@ -55,9 +54,8 @@ impl First {
 
 /// Returns the point at which a check of the present rows ends.
 pub(crate) fn point(conn: &Connection) -> Res<CheckedUpTo> {
-    let ids = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
-    let (checkpoint, branch, payload, blob) = conn.query_row(sql::CHECK_POINT, [], ids)?;
-    let last = conn.query_row(sql::CHECKPOINT_CHECKSUM, [checkpoint], |row| row.get(0)).optional()?;
+    let (checkpoint, branch, payload, blob) = conn.one(sql::CHECK_POINT, [])?;
+    let last = conn.first(sql::CHECKPOINT_CHECKSUM, [checkpoint])?;
     Ok(CheckedUpTo { checkpoint, branch, payload, blob, checksum: last.as_ref().map_or(0, short) })
 }
 
@@ -67,12 +65,9 @@ pub(crate) fn verifies(view: ReadView<'_>, seq: i64) -> Res<bool> {
     // Each payload is read when a row refers to it.
     let first = First { payload: i64::MAX, ..First::ALL };
     let mut checker = Checker::new(view, first);
-    let mut statement = view.conn.prepare_cached(sql::CHECK_CHECKPOINT)?;
-    let mut rows = statement.query([seq])?;
-    match rows.next()? {
-        Some(row) => checker.new_checkpoint(&CheckedRow::of(row)?, true),
-        None => Err(corrupt(format!("checkpoint {seq}"), "its thread, namespace or branch does not exist")),
-    }
+    let verify = |row: &Row<'_>| checker.new_checkpoint(&CheckedRow::of(row)?, true);
+    let fits = view.conn.read_first(sql::CHECK_CHECKPOINT, [seq], verify)?;
+    fits.ok_or_else(|| corrupt(format!("checkpoint {seq}"), "its thread, namespace or branch does not exist"))
 }
 
 /// Returns the first bytes of a checksum.
@@ -84,10 +79,8 @@ fn short(checksum: &Checksum) -> u64 {
 impl Checker<'_> {
     /// Verifies the checkpoints from the first one on, with their rows.
     pub(crate) fn new_checkpoints(&mut self) -> Res<()> {
-        let mut statement = self.view.conn.prepare_cached(sql::CHECK_CHECKPOINTS)?;
-        let mut rows = statement.query([self.first.checkpoint])?;
-        let mut threads = HashSet::new();
-        while let Some(row) = rows.next()? {
+        let (conn, mut threads) = (self.view.conn, HashSet::new());
+        conn.each(sql::CHECK_CHECKPOINTS, [self.first.checkpoint], |row| {
             let row = CheckedRow::of(row)?;
             let seq = row.record.seq;
             if !threads.contains(row.record.thread) {
@@ -101,8 +94,8 @@ impl Checker<'_> {
                 self.report.values = values;
                 verified = self.new_checkpoint(&row, true);
             }
-            self.verified(seq, verified)?;
-        }
+            self.verified(seq, verified)
+        })?;
         self.report.threads = threads.len() as u64;
         Ok(())
     }
@@ -122,12 +115,7 @@ impl Checker<'_> {
         let (conn, names, at) = (self.view.conn, self.view.names, row.record.at());
         let parent = row.record.parent.map(|parent| self.parent(parent)).transpose()?;
         let mut content = CheckpointContent::of(row);
-        let mut versions = conn.prepare_cached(sql::CHECK_VERSIONS_AT)?;
-        let mut rows = versions.query(params![at.0, at.1])?;
-        while let Some(row) = rows.next()? {
-            content.version(self, row)?;
-        }
-        let mut items = conn.prepare_cached(sql::CHECK_ITEMS_AT)?;
+        conn.each(sql::CHECK_VERSIONS_AT, [at.0, at.1], |row| content.version(self, row))?;
         for (key, channel, end) in content.changed() {
             let Some(list) = names.find(conn, Kind::List, &channel)? else { continue };
             let before = match &parent {
@@ -144,10 +132,7 @@ impl Checker<'_> {
                 false => [(ranges, ranges), (place(before)?, place(after)? - 1)],
             };
             for (first, last) in spans.into_iter().filter(|(first, last)| first <= last) {
-                let mut rows = items.query(params![at.0, list, at.1, first, last])?;
-                while let Some(row) = rows.next()? {
-                    content.item(self, row)?;
-                }
+                conn.each(sql::CHECK_ITEMS_AT, [at.0, list, at.1, first, last], |row| content.item(self, row))?;
             }
         }
         Ok(content)
@@ -164,11 +149,8 @@ impl Checker<'_> {
 
     /// Finds new checkpoints whose thread, namespace or branch does not exist.
     pub(crate) fn new_orphans(&mut self) -> Res<()> {
-        let count: i64 =
-            self.view.conn.query_row(sql::CHECK_CHECKPOINTS_OWNED, [self.first.checkpoint], |row| row.get(0))?;
-        if count > 0 {
-            self.problem("checkpoint", format!("{count} rows belong to nothing"));
-        }
+        let count = self.view.conn.one(sql::CHECK_CHECKPOINTS_OWNED, [self.first.checkpoint])?;
+        self.belong_to_nothing("checkpoint", count);
         Ok(())
     }
 }

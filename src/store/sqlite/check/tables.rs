@@ -3,15 +3,15 @@
 use super::Checker;
 use crate::store::sqlite::fault::{Fault, Res};
 use crate::store::sqlite::file::wal_mark::WalMark;
+use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::read::blobs;
 use crate::store::sqlite::rows::checkpoint::RecordRow;
 use crate::store::sqlite::rows::checksums::payload_hash;
 use crate::store::sqlite::rows::payload::{Room, decode, form_column};
 use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::sql;
-
-use crate::store::sqlite::tables::{Bare, Checked, TABLES, blob, branch, name, namespace, thread};
-use rusqlite::{OptionalExtension, Row};
+use crate::store::sqlite::tables::{Checked, TABLES, TableRow, blob, branch, name, namespace, thread};
+use rusqlite::Row;
 use std::collections::HashMap;
 
 impl Checker<'_> {
@@ -28,18 +28,13 @@ impl Checker<'_> {
 
     /// Verifies each row of a query from the first one on.
     fn each(&mut self, query: &str, first: i64, verify: impl Fn(&Row<'_>) -> Res<()>) -> Res<()> {
-        let mut statement = self.view.conn.prepare_cached(query)?;
-        let mut rows = statement.query([first])?;
-        while let Some(row) = rows.next()? {
-            self.note(verify(row))?;
-        }
-        Ok(())
+        let conn = self.view.conn;
+        conn.each(query, [first], |row| self.note(verify(row)).map(|_| ()))
     }
 
     /// Opens each index. SQLite finds one whose first page is that of another table or index.
     pub(crate) fn indexes(&mut self) -> Res<()> {
-        let mut listed = self.view.conn.prepare(sql::INDEX_READS)?;
-        let reads: Vec<String> = listed.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        let reads: Vec<String> = self.view.conn.all(sql::INDEX_READS, [])?;
         for read in reads {
             let read = self.view.conn.prepare(&read).and_then(|mut read| read.exists([]));
             self.note(read.map_err(Fault::Sql))?;
@@ -54,50 +49,43 @@ impl Checker<'_> {
 
     /// Verifies the hashes of blobs.
     pub(crate) fn blobs(&mut self) -> Res<()> {
-        let mut statement = self.view.conn.prepare_cached(sql::CHECK_BLOBS)?;
-        let mut rows = statement.query([self.first.blob])?;
-        while let Some(row) = rows.next()? {
+        let conn = self.view.conn;
+        conn.each(sql::CHECK_BLOBS, [self.first.blob], |row| {
             let fits = blob::Row::read(row, 0).and_then(|row| match row.data.as_bytes() {
-                Ok(data) => sealed::blob_fits((self.view.conn, self.view.keys), row.id, row.hash, data),
+                Ok(data) => sealed::blob_fits((conn, self.view.keys), row.id, row.hash, data),
                 Err(_) => Ok(false),
             });
             if self.note(fits)? == Some(false) {
-                self.problem(format!("blob {}", row.get::<_, i64>(0)?), "its hash does not match");
+                self.problem(format!("blob {}", i64::read(row, 0)?), "its hash does not match");
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Verifies the checks of payloads, and notes their hashes.
     pub(crate) fn payloads(&mut self) -> Res<()> {
         let conn = self.view.conn;
-        let mut statement = conn.prepare_cached(sql::CHECK_PAYLOADS)?;
-        let mut rows = statement.query([self.first.payload])?;
         let mut room = Room::of(self.view.keys, blobs::read);
-        while let Some(row) = rows.next()? {
-            let id: i64 = row.get(0)?;
+        conn.each(sql::CHECK_PAYLOADS, [self.first.payload], |row| {
+            let id = i64::read(row, 0)?;
             let hash = form_column(row, 0).and_then(|form| decode(conn, row, 0, id, form, &mut room));
             let hash = hash.map(|payload| payload_hash(self.view.keys, &payload));
             if let Some(hash) = self.note(hash)? {
                 self.payloads.insert(id, hash);
                 self.report.values += 1;
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Verifies that branches leave older ones.
     pub(crate) fn branches(&mut self) -> Res<()> {
-        let mut statement = self.view.conn.prepare_cached(sql::CHECK_BRANCHES)?;
-        let mut rows = statement.query([self.first.branch])?;
-        while let Some(row) = rows.next()? {
-            let id: i64 = row.get(0)?;
-            let (parent, upto, depth): (Option<i64>, Option<i64>, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
-            let above: Option<i64> = row.get(4)?;
-            let fork: (Option<i64>, Option<i64>) = (row.get(5)?, row.get(6)?);
-            let (own, of): (Option<i64>, Option<i64>) = (row.get(7)?, row.get(8)?);
-            let left: (Option<i64>, Option<i64>) = (row.get(9)?, row.get(10)?);
-            let forks = match fork {
+        let conn = self.view.conn;
+        conn.each(sql::CHECK_BRANCHES, [self.first.branch], |row| {
+            let branch::Row { id, parent, upto, depth, fork_thread, fork_checkpoint, .. } = branch::Row::read(row, 0)?;
+            type Beside = (Option<i64>, Option<i64>, Option<i64>, (Option<i64>, Option<i64>));
+            let (above, own, of, left): Beside = branch::Row::after(row)?;
+            let forks = match (fork_thread, fork_checkpoint) {
                 (None, None) => parent.is_none() || of == own,
                 (Some(thread), Some(_)) => of == Some(thread) && of != own && left == (parent, upto),
                 _ => false,
@@ -112,47 +100,38 @@ impl Checker<'_> {
             if !fits || !forks {
                 self.problem(format!("branch {id}"), "parent, upto, depth and fork do not match");
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Ids of a namespace go up with the log.
     pub(crate) fn ids(&mut self) -> Res<()> {
-        let mut statement = self.view.conn.prepare_cached(sql::CHECK_IDS)?;
-        let mut before = self.view.conn.prepare_cached(sql::CHECK_ID_BEFORE)?;
-        let first = self.first.checkpoint;
-        let mut rows = statement.query([first])?;
+        let (conn, first) = (self.view.conn, self.first.checkpoint);
         let mut last: HashMap<i64, [u8; 16]> = HashMap::new();
-        while let Some(row) = rows.next()? {
-            let (seq, namespace): (i64, i64) = (row.get(0)?, row.get(1)?);
+        conn.each(sql::CHECK_IDS, [first], |row| {
+            let (seq, namespace): (i64, i64) = FromColumns::read(row, 0)?;
             if first > i64::MIN && !last.contains_key(&namespace) {
-                let before = before.query_row([namespace, first], |row| row.get(0)).optional()?;
+                let before = conn.first(sql::CHECK_ID_BEFORE, [namespace, first])?;
                 last.extend(before.map(|before| (namespace, before)));
             }
-            let id: Option<Option<[u8; 16]>> = self.note(row.get(2).map(Some).map_err(Fault::Sql))?;
-            if let Some(Some(id)) = id
+            if let Some(id) = self.note(<[u8; 16]>::read(row, 2).map_err(Fault::Sql))?
                 && last.insert(namespace, id).is_some_and(|last| last >= id)
             {
                 self.problem(format!("checkpoint {seq}"), "its id does not follow the one before it");
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Verifies the operations with their changes.
     pub(crate) fn operations(&mut self) -> Res<()> {
-        let mut statement = self.view.conn.prepare_cached(sql::OPERATIONS)?;
-        let mut rows = statement.query([i64::MAX])?;
-        while let Some(row) = rows.next()? {
-            let verified = self.view.check_operation(row);
-            self.note(verified)?;
-        }
-        Ok(())
+        let view = self.view;
+        self.each(sql::OPERATIONS, i64::MAX, |row| view.check_operation(row))
     }
 
     /// Verifies the mark of the log.
     pub(crate) fn log_mark(&mut self) -> Res<()> {
-        let rows: i64 = self.view.conn.query_row(sql::WAL_MARKS, [], |row| row.get(0))?;
+        let rows: i64 = self.view.conn.one(sql::WAL_MARKS, [])?;
         if rows != 1 {
             self.problem("wal_mark", format!("it has {rows} rows"));
         }
@@ -163,10 +142,7 @@ impl Checker<'_> {
 
     /// Compares the time of each thread with that of its first checkpoint.
     pub(crate) fn thread_times(&mut self) -> Res<()> {
-        let mut statement = self.view.conn.prepare_cached(sql::CHECK_THREAD_TIMES)?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let thread: i64 = row.get(0)?;
+        for thread in self.view.conn.all::<i64, Vec<_>>(sql::CHECK_THREAD_TIMES, [])? {
             self.problem(format!("thread {thread}"), "created_at is not that of its first checkpoint");
         }
         Ok(())
@@ -176,11 +152,16 @@ impl Checker<'_> {
     pub(crate) fn orphans(&mut self) -> Res<()> {
         let owned = TABLES.iter().filter_map(|table| Some((table.name, table.orphans()?)));
         for (table, query) in owned.chain(sql::CHECK_ORPHANS.map(|(table, query)| (table, query.to_owned()))) {
-            let count: i64 = self.view.conn.query_row(&query, [], |row| row.get(0))?;
-            if count > 0 {
-                self.problem(table, format!("{count} rows belong to nothing"));
-            }
+            let count = self.view.conn.one(&query, [])?;
+            self.belong_to_nothing(table, count);
         }
         Ok(())
+    }
+
+    /// Notes a number of rows of a table that belong to nothing.
+    pub(crate) fn belong_to_nothing(&mut self, table: &str, count: i64) {
+        if count > 0 {
+            self.problem(table, format!("{count} rows belong to nothing"));
+        }
     }
 }

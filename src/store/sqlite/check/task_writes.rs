@@ -4,7 +4,7 @@ use super::{Checker, ParentFields};
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::read::task_writes::WriteRuns;
 use crate::store::sqlite::sql;
-use crate::store::sqlite::tables::{Bare, TableRow, write};
+use crate::store::sqlite::tables::{TableRow, write};
 use rusqlite::Rows;
 
 impl Checker<'_> {

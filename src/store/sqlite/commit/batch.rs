@@ -13,6 +13,7 @@ use crate::store::error::StoreError;
 use crate::store::record::{TaskKind, TaskRecord};
 use crate::store::sqlite::fault::{Fault, Res, corrupt, invalid};
 use crate::store::sqlite::index::threads;
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::head::{self};
 use crate::store::sqlite::read::lineage::{self, INTERVAL};
 use crate::store::sqlite::rows::checksums::{CheckpointChecksum, WriteChecksum};
@@ -23,7 +24,7 @@ use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, VersionRow};
 use crate::store::sqlite::sql;
 use crate::store::sqlite::tables::{Checked, branch, namespace, thread};
 use crate::store::sqlite::verify::neighbors::{self, find};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -78,10 +79,8 @@ fn parts(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
 pub(crate) fn is_stored(conn: &Connection, part: &Batch) -> Res<bool> {
     let Some(last) = part.checkpoints.last() else { return Ok(false) };
     // Not through the caches: another connection may have erased the rows of their entries.
-    let namespace: Option<i64> = conn
-        .prepare_cached(sql::NAMESPACE_BY_PATH)?
-        .query_row(params![part.thread.as_str(), part.namespace.as_str()], |row| row.get(0))
-        .optional()?;
+    let namespace: Option<i64> =
+        conn.first(sql::NAMESPACE_BY_PATH, params![part.thread.as_str(), part.namespace.as_str()])?;
     Ok(namespace.map(|namespace| find(conn, namespace, &last.id)).transpose()?.flatten().is_some())
 }
 
@@ -128,7 +127,7 @@ fn part(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
     let next_seq = match caches.next_seq.take() {
         Some(next) => next,
         None => {
-            let max: Option<i64> = conn.prepare_cached(sql::SEQ_MAX)?.query_row([], |row| row.get(0))?;
+            let max: Option<i64> = conn.one(sql::SEQ_MAX, [])?;
             above("checkpoint", max.unwrap_or(0))?.max(caches.ids.seq_after_deletions(conn)?)
         }
     };
@@ -353,7 +352,7 @@ impl<'a> Tx<'a> {
             return Ok((parent.branch, ordinal));
         }
         let depth = lineage::branch(self.conn, parent.branch)?.depth.checked_add(1).ok_or_else(beyond)?;
-        let of: i64 = self.conn.prepare_cached(sql::BRANCH_THREAD)?.query_row([parent.branch], |row| row.get(0))?;
+        let of: i64 = self.conn.one(sql::BRANCH_THREAD, [parent.branch])?;
         let fork = (of != self.caches.thread).then_some((of, parent.seq));
         Ok((self.insert_branch(Some((parent.branch, parent.ordinal)), depth, fork)?, ordinal))
     }

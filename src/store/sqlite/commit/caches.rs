@@ -14,6 +14,7 @@ use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::index::threads::QueueTail;
 use crate::store::sqlite::index::threads::unfollowed::Unfollowed;
 use crate::store::sqlite::keys::Keys;
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::list_end::ListEnds;
 use crate::store::sqlite::read::names::Names;
 use crate::store::sqlite::rows::checkpoint::checkpoint_row;
@@ -21,7 +22,7 @@ use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::tables::{Bare, name_user};
 use crate::store::sqlite::view::ReadView;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -159,8 +160,7 @@ impl Caches {
         if self.users.get(&name).is_some_and(is_noted) {
             return Ok(());
         }
-        let mut statement = conn.prepare_cached(sql::NAME_USERS)?;
-        let mut users: Vec<i64> = statement.query_map([name], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        let mut users: Vec<i64> = conn.all(sql::NAME_USERS, [name])?;
         if !is_noted(&users) {
             let user = if users.len() < NAME_USERS_MAX { thread } else { 0 };
             name_user::Row { thread: user, name }.insert(conn)?;
@@ -209,10 +209,8 @@ impl Caches {
         if let Some(&place) = self.namespaces.get(&key) {
             return Ok(Some(place));
         }
-        let place: Option<(i64, i64)> = conn
-            .prepare_cached(sql::NAMESPACE_BY_PATH)?
-            .query_row(params![thread.as_str(), namespace.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?;
+        let place: Option<(i64, i64)> =
+            conn.first(sql::NAMESPACE_BY_PATH, params![thread.as_str(), namespace.as_str()])?;
         if let Some(place) = place {
             self.namespaces.insert(key, place);
         }
@@ -229,7 +227,7 @@ impl Caches {
         if let Some(known) = self.has_timers {
             return Ok(known);
         }
-        let found = conn.prepare_cached(sql::HAS_TIMERS)?.query_row([], |row| row.get(0))?;
+        let found = conn.one(sql::HAS_TIMERS, [])?;
         self.has_timers = Some(found);
         Ok(found)
     }
@@ -306,7 +304,7 @@ pub(crate) fn is_current(conn: &Connection, caches: &mut Caches) -> Res<bool> {
 
 /// Returns the number of SQLite that changes when another connection commits.
 fn data_version(conn: &Connection) -> Res<i64> {
-    Ok(conn.prepare_cached(sql::DATA_VERSION)?.query_row([], |row| row.get(0))?)
+    conn.one(sql::DATA_VERSION, [])
 }
 
 /// A checkpoint that something builds on.

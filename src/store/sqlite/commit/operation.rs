@@ -17,6 +17,7 @@ use crate::store::record::CheckpointRef;
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
 use crate::store::sqlite::index::threads;
 use crate::store::sqlite::keys::{Identity, Keys};
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::head::{self, HEAD_KIND, id_of};
 use crate::store::sqlite::read::record::is_pruned_seq;
 use crate::store::sqlite::sql;
@@ -25,7 +26,7 @@ use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::view::ReadView;
 use parking_lot::Mutex;
 use rusqlite::types::{Value, ValueRef};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
@@ -57,6 +58,16 @@ fn kind_column(kind: OperationKind) -> i64 {
 /// Returns the kind for which a number stands.
 pub(crate) fn kind_of(column: i64) -> Option<OperationKind> {
     OperationKind::ALL.into_iter().find(|known| kind_column(*known) == column)
+}
+
+/// Returns the target that a column holds.
+pub(crate) fn target_of(column: ValueRef<'_>) -> Option<Option<OperationTarget>> {
+    Some(match column {
+        ValueRef::Null => None,
+        ValueRef::Integer(id) => Some(OperationTarget::Operation(u64::try_from(id).ok()?)),
+        ValueRef::Blob(id) => Some(OperationTarget::Commits(CheckpointId::from_bytes(id.try_into().ok()?))),
+        _ => return None,
+    })
 }
 
 /// Returns the kind and the key by which the file stands for a field.
@@ -101,7 +112,7 @@ pub(crate) fn write(conn: &Connection, caches: &mut Caches, job: &OperationJob) 
         compare_newest(conn, caches, expected)?;
     }
     let id = caches.ids.next(conn, Table::Operation)?;
-    let seq: Option<i64> = conn.prepare_cached(sql::SEQ_MAX)?.query_row([], |row| row.get(0))?;
+    let seq: Option<i64> = conn.one(sql::SEQ_MAX, [])?;
     let target = match new.target {
         None => Value::Null,
         Some(OperationTarget::Operation(id)) => Value::Integer(id as i64),
@@ -143,10 +154,8 @@ fn end_in_trash(value: Option<OperationValue>) -> Option<Timestamp> {
 fn stored(conn: &Connection, caches: &Caches, new: &NewOperation, namespace: i64) -> Res<Option<u64>> {
     let Some(first) = new.changes.first() else { return Ok(None) };
     let (kind, key) = field_columns(&first.field);
-    let last: Option<i64> = conn
-        .prepare_cached(sql::FIELD_CHANGE)?
-        .query_row(params![namespace, kind, key], |row| row.get(operation_change::TABLE.position("operation")))
-        .optional()?;
+    let read = |row: &Row<'_>| operation_change::Row::verified(&*caches.keys, row).map(|row| row.operation);
+    let last = conn.read_first(sql::FIELD_CHANGE, params![namespace, kind, key], read)?;
     let view = caches.view(conn);
     let found = last.map(|last| view.operation(last)).transpose()?;
     Ok(found.filter(|found| new.is_stored_as(found)).map(|found| found.id))
@@ -158,25 +167,14 @@ fn compare(conn: &Connection, caches: &Caches, change: &OperationChange, namespa
     if change.field == OperationField::Head {
         return Ok(change.compare(head::head(conn, keys, namespace)?.map(OperationValue::Checkpoint))?);
     }
-    let (kind, key) = field_columns(&change.field);
-    let mut statement = conn.prepare_cached(sql::FIELD_CHANGE)?;
-    let mut rows = statement.query(params![namespace, kind, key])?;
-    let found = match rows.next()? {
-        Some(row) => {
-            let row = operation_change::Row::verified(keys, row)?;
-            caches.view(conn).value_of(&row, &change.field, ChangeSide::After)?
-        }
-        None => None,
-    };
-    Ok(change.compare(found)?)
+    Ok(change.compare(caches.view(conn).field(namespace, &change.field)?)?)
 }
 
 /// Compares the newest operation of a thread with the one on which an operation rests.
 fn compare_newest(conn: &Connection, caches: &mut Caches, expected: &ExpectedNewest) -> Res<()> {
     let root = caches.namespace(conn, &expected.thread, &Namespace::root())?;
     let root = root.ok_or_else(|| StoreError::ThreadNotFound { id: expected.thread.clone() })?;
-    let mut statement = conn.prepare_cached(sql::OPERATIONS_OF)?;
-    let operation = statement.query_row(params![root, i64::MAX, 1], |row| row.get::<_, i64>(0)).optional()?;
+    let operation: Option<i64> = conn.first(sql::OPERATIONS_OF, params![root, i64::MAX, 1])?;
     let checkpoint = head::newest(conn, root)?.map(|(_, id)| id);
     Ok(expected.compare(operation.map(|id| id as u64), checkpoint)?)
 }
@@ -245,19 +243,23 @@ fn must_descend(above: i64, numbers: &[i64]) -> Res<()> {
     }
 }
 
+/// Returns the threads that were forked from the one with a number, the first fork first.
+pub(crate) fn forks(conn: &Connection, number: i64) -> Res<Vec<(i64, ThreadId)>> {
+    let mut seen = HashSet::new();
+    let rows: Vec<(i64, String)> = conn.all(sql::FORKS_OF_THREAD, [number])?;
+    let forks = rows.into_iter().filter(|(fork, _)| seen.insert(*fork));
+    let decoded = forks.map(|(fork, id)| Ok((fork, ThreadId::new(id).map_err(|error| Fault::Store(error.into()))?)));
+    decoded.collect()
+}
+
 impl ReadView<'_> {
     /// Returns the `seq` of the last checkpoint of each named branch of a namespace.
     pub(crate) fn named_branches(self, namespace: i64) -> Res<Vec<i64>> {
-        let mut statement = self.conn.prepare_cached(sql::FIELDS)?;
-        let mut rows = statement.query([namespace])?;
-        let mut found = Vec::new();
-        while let Some(row) = rows.next()? {
+        let read = |row: &Row<'_>| {
             let row = operation_change::Row::verified(self.keys, row)?;
-            if row.kind == BRANCH_KIND {
-                found.extend(row.after.as_i64().ok());
-            }
-        }
-        Ok(found)
+            Ok(row.after.as_i64().ok().filter(|_| row.kind == BRANCH_KIND))
+        };
+        Ok(self.conn.read_all(sql::FIELDS, [namespace], read)?.into_iter().flatten().collect())
     }
 
     /// Decodes the content of a field before or after an operation.
@@ -292,40 +294,26 @@ impl ReadView<'_> {
 
     /// Returns a stored operation, which must exist.
     pub(crate) fn operation(self, id: i64) -> Res<OperationRecord> {
-        let mut statement = self.conn.prepare_cached(operation::Row::BY_KEY)?;
-        let mut rows = statement.query([id])?;
         let missing = || corrupt(format!("operation {id}"), "a change refers to it, but it does not exist");
-        self.operation_row(&operation::Row::verified(self.keys, rows.next()?.ok_or_else(missing)?)?)
+        let read = |row: &Row<'_>| self.operation_row(&operation::Row::verified(self.keys, row)?);
+        self.conn.read_first(operation::Row::BY_KEY, [id], read)?.ok_or_else(missing)
     }
 
     fn operation_row(self, row: &operation::Row<'_>) -> Res<OperationRecord> {
         let wrong = || corrupt(row.place(), "it does not match the format");
-        let target = match row.target {
-            ValueRef::Null => None,
-            ValueRef::Integer(id) => Some(OperationTarget::Operation(u64::try_from(id).map_err(|_| wrong())?)),
-            ValueRef::Blob(id) => {
-                Some(OperationTarget::Commits(CheckpointId::from_bytes(id.try_into().map_err(|_| wrong())?)))
-            }
-            _ => return Err(wrong()),
-        };
         Ok(OperationRecord {
             id: u64::try_from(row.id).map_err(|_| wrong())?,
             seq: u64::try_from(row.seq).map_err(|_| wrong())?,
             kind: kind_of(row.kind).ok_or_else(wrong)?,
             at: Timestamp::from_micros(row.at),
             actor: row.actor.map(str::to_owned),
-            target,
+            target: target_of(row.target).ok_or_else(wrong)?,
             changes: self.changes_of(row.id)?,
         })
     }
 
     fn changes_of(self, id: i64) -> Res<Vec<OperationChange>> {
-        let mut statement = self.conn.prepare_cached(sql::OPERATION_CHANGES)?;
-        let mut rows = statement.query([id])?;
-        let mut changes = Vec::new();
-        while let Some(row) = rows.next()? {
-            changes.push(self.change(row)?);
-        }
+        let mut changes = self.conn.read_all(sql::OPERATION_CHANGES, [id], |row| self.change(row))?;
         sort_changes(&mut changes);
         Ok(changes)
     }
@@ -333,8 +321,7 @@ impl ReadView<'_> {
     /// Decodes a row of `sql::OPERATION_CHANGES`.
     fn change(self, row: &Row<'_>) -> Res<OperationChange> {
         let wrong = || corrupt("operation_change", "a row does not match the format");
-        let after = operation_change::TABLE.columns.len();
-        let (thread, path): (Option<String>, Option<String>) = (row.get(after)?, row.get(after + 1)?);
+        let (thread, path): (Option<String>, Option<String>) = operation_change::Row::after(row)?;
         let row = &operation_change::Row::verified(self.keys, row)?;
         let field = field_of(row.kind, row.key.to_owned()).ok_or_else(wrong)?;
         let (Some(thread), Some(path)) = (thread, path) else {
@@ -356,18 +343,12 @@ impl ReadView<'_> {
         let limit = if query.limit == 0 { PAGE_ROWS_MAX } else { query.limit.min(PAGE_ROWS_MAX) };
         if let Some(thread) = &query.thread {
             let Some(namespace) = self.namespace(thread, &Namespace::root())? else { return Ok(Vec::new()) };
-            let mut statement = self.conn.prepare_cached(sql::OPERATIONS_OF)?;
-            let ids = statement.query_map(params![namespace, before, limit as i64], |row| row.get::<_, i64>(0))?;
-            let ids: Vec<i64> = ids.collect::<rusqlite::Result<_>>()?;
+            let ids: Vec<i64> = self.conn.all(sql::OPERATIONS_OF, params![namespace, before, limit as i64])?;
             must_descend(before, &ids)?;
             return ids.into_iter().map(|id| self.operation(id)).collect();
         }
-        let mut statement = self.conn.prepare_cached(sql::OPERATIONS)?;
-        let mut rows = statement.query([before])?;
         let (mut found, mut above) = (Vec::new(), before);
-        while let Some(row) = rows.next()?
-            && found.len() < limit
-        {
+        self.conn.each_while(sql::OPERATIONS, [before], |row| {
             let row = operation::Row::verified(self.keys, row)?;
             must_descend(above, &[row.id])?;
             above = row.id;
@@ -375,74 +356,59 @@ impl ReadView<'_> {
             if !record.changes.is_empty() {
                 found.push(record);
             }
-        }
+            Ok(found.len() < limit)
+        })?;
         Ok(found)
     }
 
     /// Returns the present contents of the fields of a thread that operations set, but for heads.
     pub(crate) fn fields(self, thread: &ThreadId) -> Res<Vec<(OperationField, OperationValue)>> {
         let Some(namespace) = self.namespace(thread, &Namespace::root())? else { return Ok(Vec::new()) };
-        let mut statement = self.conn.prepare_cached(sql::FIELDS)?;
-        let mut rows = statement.query([namespace])?;
-        let mut fields = Vec::new();
-        while let Some(row) = rows.next()? {
+        let read = |row: &Row<'_>| {
             let row = operation_change::Row::verified(self.keys, row)?;
             let wrong = || corrupt("operation_change", "a row does not match the format");
             let field = field_of(row.kind, row.key.to_owned()).ok_or_else(wrong)?;
-            if let Some(value) = self.value_of(&row, &field, ChangeSide::After)? {
-                fields.push((field, value));
-            }
-        }
-        Ok(fields)
+            Ok(self.value_of(&row, &field, ChangeSide::After)?.map(|value| (field, value)))
+        };
+        Ok(self.conn.read_all(sql::FIELDS, [namespace], read)?.into_iter().flatten().collect())
     }
 
     /// Returns the threads in the trash, each with the end of its time there. The cost is that of the changes of this
     /// fact.
     pub(crate) fn trash(self) -> Res<Vec<(ThreadId, Timestamp)>> {
-        let mut trash = Vec::new();
-        let mut statement = self.conn.prepare_cached(sql::TRASH)?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let (thread, until) = self.trash_row(row)?;
-            trash.extend(until.map(|until| (thread, until)));
-        }
-        Ok(trash)
+        let rows = self.conn.read_all(sql::TRASH, [], |row| self.trash_row(row))?;
+        Ok(rows.into_iter().filter_map(|(thread, until)| Some((thread, until?))).collect())
     }
 
     /// Returns the number of the newest operation, 0 without one.
     pub(crate) fn newest_operation(self) -> Res<i64> {
-        let mut statement = self.conn.prepare_cached(sql::OPERATION_MAX)?;
-        Ok(statement.query_row([], |row| row.get::<_, Option<i64>>(0))?.unwrap_or(0))
+        Ok(self.conn.one::<Option<i64>>(sql::OPERATION_MAX, [])?.unwrap_or(0))
     }
 
     /// Returns the threads that operations after one of a number put into the trash or took out of it, with the end of
     /// their time there. The cost is that of the changes by these operations.
     pub(crate) fn trash_since(self, operation: i64) -> Res<Vec<(ThreadId, Option<Timestamp>)>> {
-        let mut changed = Vec::new();
-        let mut statement = self.conn.prepare_cached(sql::TRASH_SINCE)?;
-        let mut rows = statement.query([operation])?;
-        while let Some(row) = rows.next()? {
-            changed.push(self.trash_row(row)?);
-        }
-        Ok(changed)
+        self.conn.read_all(sql::TRASH_SINCE, [operation], |row| self.trash_row(row))
     }
 
     /// Returns the end of the time of a thread in the trash; `None` if it is not there.
     pub(crate) fn trashed(self, thread: &ThreadId) -> Res<Option<Timestamp>> {
         let Some(namespace) = self.namespace(thread, &Namespace::root())? else { return Ok(None) };
-        let field = OperationField::Fact(TRASHED.to_owned());
-        let (kind, key) = field_columns(&field);
-        let mut statement = self.conn.prepare_cached(sql::FIELD_CHANGE)?;
-        let mut rows = statement.query(params![namespace, kind, key])?;
-        let Some(row) = rows.next()? else { return Ok(None) };
-        let row = operation_change::Row::verified(self.keys, row)?;
-        Ok(end_in_trash(self.value_of(&row, &field, ChangeSide::After)?))
+        Ok(end_in_trash(self.field(namespace, &OperationField::Fact(TRASHED.to_owned()))?))
+    }
+
+    /// Returns the present content of a field of a namespace, as the last operation that changed it left it.
+    fn field(self, namespace: i64, field: &OperationField) -> Res<Option<OperationValue>> {
+        let (kind, key) = field_columns(field);
+        let read =
+            |row: &Row<'_>| self.value_of(&operation_change::Row::verified(self.keys, row)?, field, ChangeSide::After);
+        Ok(self.conn.read_first(sql::FIELD_CHANGE, params![namespace, kind, key], read)?.flatten())
     }
 
     fn trash_row(self, row: &Row<'_>) -> Res<(ThreadId, Option<Timestamp>)> {
         let field = OperationField::Fact(TRASHED.to_owned());
         let wrong = |_| corrupt("operation_change", "a row does not match the format");
-        let thread = ThreadId::new(row.get::<_, String>(operation_change::TABLE.columns.len())?).map_err(wrong)?;
+        let thread = ThreadId::new(operation_change::Row::after::<String>(row)?).map_err(wrong)?;
         let row = operation_change::Row::verified(self.keys, row)?;
         Ok((thread, end_in_trash(self.value_of(&row, &field, ChangeSide::After)?)))
     }
@@ -452,12 +418,9 @@ impl ReadView<'_> {
     /// run.
     pub(crate) fn branches(self, thread: &ThreadId, path: &Namespace) -> Res<Vec<BranchRecord>> {
         let Some(namespace) = self.namespace(thread, path)? else { return Ok(Vec::new()) };
-        let mut statement = self.conn.prepare_cached(sql::BRANCHES)?;
-        let mut rows = statement.query([namespace])?;
-        let mut found: Vec<BranchRecord> = Vec::new();
         // Seventeen bytes of 0xff are above every id.
         let mut above = vec![0xff_u8; 17];
-        while let Some(row) = rows.next()? {
+        self.conn.read_all(sql::BRANCHES, [namespace], |row| {
             let branch::Row { id: branch, parent, upto, .. } = branch::Row::verified(row)?;
             let tip = self.last_of_branch(namespace, branch, &above)?;
             above = tip.to_vec();
@@ -465,17 +428,14 @@ impl ReadView<'_> {
             let missing = || corrupt(format!("branch {branch}"), "its checkpoints are missing");
             let last = self.checkpoint(&point)?.filter(|last| last.branch as i64 == branch).ok_or_else(missing)?;
             let leaves = parent.zip(upto).map(|(parent, upto)| (parent as u64, upto as u64));
-            found.push(BranchRecord { last, leaves });
-        }
-        Ok(found)
+            Ok(BranchRecord { last, leaves })
+        })
     }
 
     /// Returns the greatest id of a branch, all of whose checkpoints have ids below `above`.
     fn last_of_branch(self, namespace: i64, branch: i64, above: &[u8]) -> Res<[u8; 16]> {
-        let mut statement = self.conn.prepare_cached(sql::ID_BELOW)?;
-        let mut below = |id: &[u8]| -> Res<Option<([u8; 16], i64)>> {
-            Ok(statement.query_row(params![namespace, id], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
-        };
+        let below =
+            |id: &[u8]| -> Res<Option<([u8; 16], i64)>> { self.conn.first(sql::ID_BELOW, params![namespace, id]) };
         let missing = || corrupt(format!("branch {branch}"), "its checkpoints are missing");
         let mut found = below(above)?;
         let mut low = 0_u128;
@@ -501,31 +461,18 @@ impl ReadView<'_> {
 
     /// Returns the threads that were forked from a thread, the first fork first.
     pub(crate) fn forks(self, thread: &ThreadId) -> Res<Vec<ThreadId>> {
-        let mut by_id = self.conn.prepare_cached(sql::THREAD_BY_ID)?;
-        let Some(number) = by_id.query_row([thread.as_str()], |row| row.get::<_, i64>(0)).optional()? else {
-            return Ok(Vec::new());
-        };
-        let mut statement = self.conn.prepare_cached(sql::FORKS_OF_THREAD)?;
-        let mut rows = statement.query([number])?;
-        let (mut seen, mut forks) = (HashSet::new(), Vec::new());
-        while let Some(row) = rows.next()? {
-            if seen.insert(row.get::<_, i64>(0)?) {
-                forks.push(ThreadId::new(row.get::<_, String>(1)?).map_err(|error| Fault::Store(error.into()))?);
-            }
-        }
-        Ok(forks)
+        let number: Option<i64> = self.conn.first(sql::THREAD_BY_ID, [thread.as_str()])?;
+        let forks = number.map_or(Ok(Vec::new()), |number| forks(self.conn, number))?;
+        Ok(forks.into_iter().map(|(_, fork)| fork).collect())
     }
 
     /// Returns the checkpoint of another thread at which the root namespace of a thread begins.
     pub(crate) fn forked_from(self, thread: &ThreadId) -> Res<Option<CheckpointRef>> {
         let Some(namespace) = self.namespace(thread, &Namespace::root())? else { return Ok(None) };
-        let mut statement = self.conn.prepare_cached(sql::FORKED_FROM)?;
-        let mut rows = statement.query([namespace])?;
-        let Some(row) = rows.next()? else { return Ok(None) };
+        type Place = (Option<[u8; 16]>, Option<String>, Option<String>);
+        let Some(place) = self.conn.first::<Place>(sql::FORKED_FROM, [namespace])? else { return Ok(None) };
         let wrong = || corrupt(format!("namespace {namespace}"), "its fork does not match the format");
-        let (id, of, path): (Option<[u8; 16]>, Option<String>, Option<String>) =
-            (row.get(0)?, row.get(1)?, row.get(2)?);
-        let (Some(id), Some(of), Some(path)) = (id, of, path) else { return Err(wrong()) };
+        let (Some(id), Some(of), Some(path)) = place else { return Err(wrong()) };
         let of = ThreadId::new(of).map_err(|_| wrong())?;
         let path = Namespace::new(path).map_err(|_| wrong())?;
         Ok(Some(CheckpointRef::new(of, path, CheckpointId::from_bytes(id))))

@@ -6,6 +6,7 @@ use crate::base::limits::VALUE_BYTES_MAX;
 use crate::limits::BLOB_BYTES_MIN;
 use crate::store::batch::{ItemIndex, Payload};
 use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::rows::pack::{Inline, ValueColumn};
 use crate::store::sqlite::rows::payload::{FORM_BITS, ItemIdColumn, form};
 use crate::store::sqlite::rows::sealed;
@@ -13,8 +14,8 @@ use crate::store::sqlite::rows::sealed::{HAS_BLOBS, PayloadColumns, pack_fields}
 use crate::store::sqlite::sql;
 use crate::store::sqlite::tables::row_check::payload_column;
 use crate::store::sqlite::tables::{Bare, blob, payload};
+use rusqlite::Connection;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Stores a payload and returns what stands for it: its bytes if it is small and plain, else its row.
@@ -65,7 +66,7 @@ pub(crate) fn large(bytes: &[u8]) -> bool {
 /// Stores a large content, once in the file; `column` holds it, in an encrypted file sealed.
 pub(crate) fn store_blob(conn: &Connection, caches: &mut Caches, column: ValueRef<'_>, bytes: &[u8]) -> Res<i64> {
     let hash = caches.keys.checksum(bytes);
-    let found = conn.prepare_cached(sql::BLOB_BY_HASH)?.query_row([&hash], |row| row.get(0)).optional()?;
+    let found = conn.first(sql::BLOB_BY_HASH, [&hash])?;
     if let Some(id) = found {
         return Ok(id);
     }

@@ -13,6 +13,7 @@ use crate::store::batch::{NewWrite, NewWrites, Payload, WriteRef, WriteValue};
 use crate::store::mark::WriteMark;
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::keys::Keys;
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::list_reference;
 use crate::store::sqlite::read::task_writes::{check_column, checksum_column};
 use crate::store::sqlite::rows::checksums::{Digests, WriteChecksum};
@@ -61,7 +62,7 @@ impl Tx<'_> {
             let special = run.first().is_some_and(|write| write.index < 0);
             if special && let Some(first) = run.first() {
                 replaced::replaced(self.conn, of.seq, task, first.index)?;
-                self.conn.prepare_cached(sql::WRITE_DELETE)?.execute(params![of.seq, task, first.index])?;
+                self.conn.run(sql::WRITE_DELETE, params![of.seq, task, first.index])?;
             }
             let stored = rows.iter().map(|row| self.store_row(row)).collect::<Res<Vec<_>>>()?;
             let columns = || {
@@ -130,9 +131,7 @@ impl Tx<'_> {
     }
 
     fn taken(&self, of: &Known, task: i64) -> Res<HashMap<i64, Option<i64>>> {
-        let mut statement = self.conn.prepare_cached(sql::WRITES_TAKEN)?;
-        let rows = statement.query_map(params![of.seq, task], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
+        self.conn.all(sql::WRITES_TAKEN, params![of.seq, task])
     }
 }
 

@@ -6,6 +6,7 @@
 use crate::store::error::{SchemaChange, StoreError};
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
 use crate::store::sqlite::index::search::sql as search_sql;
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::sql;
 use crate::store::stats::RebuiltObject;
 use rusqlite::{Connection, Row};
@@ -156,7 +157,7 @@ pub(crate) fn statements(schema: &str) -> String {
 
 /// Returns the number that changes with every change of the schema.
 pub(crate) fn version(conn: &Connection) -> Res<i64> {
-    Ok(conn.prepare_cached(sql::SCHEMA_VERSION)?.query_row([], |row| row.get(0))?)
+    conn.one(sql::SCHEMA_VERSION, [])
 }
 
 /// Returns the objects that statements declare, each in a block of its own. SQLite stores them as they are written, and

@@ -8,9 +8,10 @@
 
 use super::wal_heads::{LEAF, integer, size, varint};
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::tables::{Checked, TableRow, wal_mark};
-use rusqlite::Connection;
+use rusqlite::{Connection, Row};
 
 const TABLE: &str = wal_mark::TABLE.name;
 /// The serial type of a BLOB of 16 bytes.
@@ -44,8 +45,7 @@ pub(crate) struct WalMark {
 impl WalMark {
     /// Writes the first mark of a new file.
     pub(crate) fn create(conn: &Connection) -> Res<()> {
-        let (store, mark, before) =
-            conn.query_row(sql::RANDOM_MARK, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let (store, mark, before) = conn.one(sql::RANDOM_MARK, [])?;
         Self { store, generation: 0, mark, before, state: MarkState::Whole }.row().insert(conn)
     }
 
@@ -69,12 +69,12 @@ impl WalMark {
 
     /// Returns the mark and the random bytes of the next one.
     fn read_with_next(conn: &Connection) -> Res<(Self, [u8; 16])> {
-        let mut statement = conn.prepare_cached(sql::WAL_MARK)?;
-        let mut rows = statement.query([])?;
-        let row = rows.next()?.ok_or_else(|| damaged("it has no row"))?;
-        let wal_mark::Row { store, generation, mark, before, open, .. } = wal_mark::Row::verified(row)?;
-        let state = MarkState::of(open).ok_or_else(|| damaged("its state is none of the format"))?;
-        Ok((Self { store, generation, mark, before, state }, row.get(wal_mark::TABLE.columns.len())?))
+        let read = |row: &Row<'_>| {
+            let wal_mark::Row { store, generation, mark, before, open, .. } = wal_mark::Row::verified(row)?;
+            let state = MarkState::of(open).ok_or_else(|| damaged("its state is none of the format"))?;
+            Ok((Self { store, generation, mark, before, state }, wal_mark::Row::after(row)?))
+        };
+        conn.read_first(sql::WAL_MARK, [], read)?.ok_or_else(|| damaged("it has no row"))
     }
 
     fn row(&self) -> wal_mark::Row {

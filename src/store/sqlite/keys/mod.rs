@@ -13,12 +13,13 @@ use crate::store::cipher::{Cipher, Key, random};
 use crate::store::error::StoreError;
 use crate::store::options::OpenOptions;
 use crate::store::sqlite::fault::{Fault, Res, corrupt, invalid};
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::rows::pack::{Unpack, put_uint};
 use crate::store::sqlite::sql as log_sql;
 use crate::store::sqlite::tables::row_check::ChecksumKey;
-use crate::store::sqlite::tables::{Bare, store_key};
+use crate::store::sqlite::tables::{Bare, TableRow, store_key};
 use parking_lot::RwLock;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
@@ -239,7 +240,7 @@ impl Keys {
 
     fn create_in_transaction(&self, conn: &Connection, path: &Path) -> Res<Vec<KeyRow>> {
         let rows = read_rows(conn)?;
-        let is_empty: bool = conn.query_row(sql::IS_WITHOUT_CONTENT, [], |row| row.get(0))?;
+        let is_empty: bool = conn.one(sql::IS_WITHOUT_CONTENT, [])?;
         if !rows.is_empty() || !is_empty {
             conn.execute_batch(log_sql::ROLLBACK)?;
             return Ok(rows);
@@ -329,8 +330,7 @@ impl Keys {
             Some(key) => key,
             // Another process may have added it since the file was opened.
             None => {
-                let mut statement = conn.prepare_cached(sql::STORE_KEY_SEALED)?;
-                let row: Option<Vec<u8>> = statement.query_row([id], |row| row.get(0)).optional()?;
+                let row: Option<Vec<u8>> = conn.first(sql::STORE_KEY_SEALED, [id])?;
                 unlocked.add_data_key(id, &row.filter(|_| id > 0).ok_or_else(wrong)?)?
             }
         };
@@ -346,10 +346,10 @@ impl Keys {
         match change {
             KeyChange::Caller(key) => {
                 let sealed = seal_key(&*sealing.cipher, key.bytes(), &root_identity(file, key.id()), &sealing.root)?;
-                conn.prepare_cached(sql::STORE_KEY_UPDATE)?.execute(params![key.id(), sealed])?;
+                conn.run(sql::STORE_KEY_UPDATE, params![key.id(), sealed])?;
             }
             KeyChange::Data => {
-                let greatest: i64 = conn.prepare_cached(sql::STORE_KEY_MAX)?.query_row([], |row| row.get(0))?;
+                let greatest: i64 = conn.one(sql::STORE_KEY_MAX, [])?;
                 let id = greatest + 1;
                 let sealed = seal_key(&*sealing.cipher, &sealing.root, &data_key_identity(file, id), &new_secret()?)?;
                 store_key::Row { id, cipher: sealing.cipher.name(), caller: "", file: None, sealed: &sealed }
@@ -450,13 +450,10 @@ fn validate(key: &Key) -> Result<(), StoreError> {
 }
 
 fn read_rows(conn: &Connection) -> Res<Vec<KeyRow>> {
-    let mut statement = conn.prepare_cached(sql::STORE_KEYS)?;
-    let (mut rows, mut found) = (statement.query([])?, Vec::new());
-    while let Some(row) = rows.next()? {
+    conn.read_all(sql::STORE_KEYS, [], |row| {
         let store_key::Row { id, cipher, caller, file, sealed } = store_key::Row::read(row, 0)?;
-        found.push(KeyRow { id, cipher: cipher.into(), caller: caller.into(), file, sealed: sealed.into() });
-    }
-    Ok(found)
+        Ok(KeyRow { id, cipher: cipher.into(), caller: caller.into(), file, sealed: sealed.into() })
+    })
 }
 
 fn new_secret() -> Res<Secret> {

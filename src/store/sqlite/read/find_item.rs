@@ -11,6 +11,7 @@ use crate::store::error::StoreError;
 use crate::store::query::ItemRange;
 use crate::store::record::CheckpointRef;
 use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::rows::payload::ItemIdColumn;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::view::ReadView;
@@ -43,11 +44,9 @@ impl ReadView<'_> {
 
     /// Returns the newest payloads of items with an id, as far as they are in the clear.
     fn payloads_of(self, id: &str) -> Res<Vec<i64>> {
-        let mut statement = self.conn.prepare_cached(sql::PAYLOADS_OF_ITEM)?;
         let id = ItemIdColumn::of(id);
         let id = ToSqlOutput::Borrowed(id.column());
-        let rows = statement.query_map(params![id, FOUND_ITEMS_MAX as i64], |row| row.get(0))?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        self.conn.all(sql::PAYLOADS_OF_ITEM, params![id, FOUND_ITEMS_MAX as i64])
     }
 
     /// Returns the position at which a payload was put first, on a branch up to an ordinal.

@@ -5,12 +5,13 @@
 
 use crate::limits::INDEX_SNAPSHOT_INTERVAL;
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::rows::pack::{RowPlace, unpack_index_snapshot};
 use crate::store::sqlite::rows::version::{
     INDEX_SNAPSHOT, KeyContent, NO_CHANGES, VersionRow, version_place, versions_check,
 };
 use crate::store::sqlite::sql;
-use crate::store::sqlite::tables::{Bare, Checked, TableRow, branch, version};
+use crate::store::sqlite::tables::{Checked, TableRow, branch, version};
 use crate::store::sqlite::view::ReadView;
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
@@ -54,10 +55,8 @@ pub(crate) fn spans(conn: &Connection, branch: i64, ordinal: i64, down_to: i64) 
 
 /// Reads a branch that a row refers to.
 pub(crate) fn branch(conn: &Connection, id: i64) -> Res<branch::Row> {
-    let mut statement = conn.prepare_cached(branch::Row::BY_KEY)?;
-    let mut rows = statement.query([id])?;
     let missing = || corrupt(format!("branch {id}"), "a row refers to it, but it does not exist");
-    branch::Row::verified(rows.next()?.ok_or_else(missing)?)
+    conn.read_first(branch::Row::BY_KEY, [id], |row| branch::Row::verified(row))?.ok_or_else(missing)
 }
 
 /// Visits the rows of each checkpoint of a span, verified: the newest checkpoint first, its rows by descending key.

@@ -7,6 +7,7 @@ use crate::base::limits::PAGE_ROWS_MAX;
 use crate::store::query::CheckpointQuery;
 use crate::store::record::CheckpointRecord;
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::rows::checkpoint::{RecordRow, checkpoint_row};
 use crate::store::sqlite::sql;
 use crate::store::sqlite::verify::succession::{ListingEntry, Succession};
@@ -93,8 +94,7 @@ impl ReadView<'_> {
         let seq = i64::try_from(seq).unwrap_or(i64::MAX);
         if let Some(thread) = thread {
             // A follower of one thread is woken by the commits of all: it does not read theirs.
-            let mut newest = self.conn.prepare_cached(sql::NEWEST_OF_THREAD)?;
-            let newest: Option<i64> = newest.query_row([thread.as_str()], |row| row.get(0))?;
+            let newest: Option<i64> = self.conn.one(sql::NEWEST_OF_THREAD, [thread.as_str()])?;
             if newest.is_none_or(|newest| newest <= seq) {
                 return Ok(Vec::new());
             }
@@ -118,13 +118,9 @@ impl ReadView<'_> {
     }
 
     fn listed(self, sql: &str, params: impl Params) -> Res<Vec<(CheckpointRecord, ListingEntry)>> {
-        let mut statement = self.conn.prepare_cached(sql)?;
-        let mut rows = statement.query(params)?;
-        let mut listed = Vec::new();
-        while let Some(row) = rows.next()? {
+        self.conn.read_all(sql, params, |row| {
             let row = RecordRow::verified(row)?;
-            listed.push((self.record(&row)?, ListingEntry::of(&row)));
-        }
-        Ok(listed)
+            Ok((self.record(&row)?, ListingEntry::of(&row)))
+        })
     }
 }

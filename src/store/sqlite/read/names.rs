@@ -7,6 +7,7 @@
 use crate::limits::NAMES_CACHE_MAX;
 use crate::store::record::TaskRecord;
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::rows::checkpoint::unpack_task_records;
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::sql;
@@ -95,11 +96,10 @@ impl Names {
 
 /// Returns id, kind and text of a name.
 fn stored(conn: &Connection, sql: &str, params: impl Params) -> Res<Option<(i64, i64, Arc<str>)>> {
-    let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query(params)?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    let name::Row { id, kind, text } = name::Row::verified(row)?;
-    Ok(Some((id, kind, text.into())))
+    conn.read_first(sql, params, |row| {
+        let name::Row { id, kind, text } = name::Row::verified(row)?;
+        Ok((id, kind, text.into()))
+    })
 }
 
 impl ReadView<'_> {

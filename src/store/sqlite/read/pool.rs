@@ -11,6 +11,7 @@ use crate::store::sqlite::file::system::Stamp;
 #[cfg(target_os = "linux")]
 use crate::store::sqlite::file::wal_events::WalEvents;
 use crate::store::sqlite::file::{open, place};
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::view::ReadView;
 use crate::store::watch::{LogProbe, LogSignal, LogWatch};
@@ -153,7 +154,7 @@ impl ReaderPool {
     /// Calls `read` in a read transaction of a connection.
     pub(crate) fn read_on<T>(&self, conn: &Connection, read: impl FnOnce(ReadView<'_>) -> Res<T>) -> Res<T> {
         debug_assert!(conn.is_autocommit(), "an idle connection is in no transaction");
-        conn.prepare_cached(sql::BEGIN_READ)?.execute([])?;
+        conn.run(sql::BEGIN_READ, [])?;
         let result = read(ReadView { conn, names: &self.names, keys: &self.place.keys });
         if conn.prepare_cached(sql::COMMIT).and_then(|mut commit| commit.execute([])).is_err() {
             _ = conn.execute_batch(sql::ROLLBACK);
@@ -327,7 +328,7 @@ impl fmt::Debug for DataVersion {
 
 /// Returns the number that changes with each commit of another connection.
 fn data_version(conn: &Connection) -> Res<i64> {
-    Ok(conn.prepare_cached(sql::DATA_VERSION)?.query_row([], |row| row.get(0))?)
+    conn.one(sql::DATA_VERSION, [])
 }
 
 /// The error of a read without locks during which the file changed.

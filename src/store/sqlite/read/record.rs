@@ -15,6 +15,7 @@ use crate::store::record::{
     TaskRecord, ThreadRecord, ThreadSize, WriteRecord,
 };
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::rows::checkpoint::{RecordRow, checkpoint_row};
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::unpack_seen;
@@ -26,15 +27,14 @@ use crate::store::sqlite::tables::{Checked, namespace, thread};
 use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::verify::succession::ListingEntry;
 use crate::store::sqlite::view::ReadView;
-use rusqlite::{Connection, OptionalExtension, Params, params};
+use rusqlite::{Connection, Params, params};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Returns whether the checkpoint with a `seq` was pruned.
 pub(crate) fn is_pruned_seq(conn: &Connection, seq: i64) -> Res<bool> {
-    let mut statement = conn.prepare_cached(sql::SOURCE_OF_SEQ)?;
-    let source: Option<i64> = statement.query_row([seq], |row| row.get(0)).optional()?;
+    let source: Option<i64> = conn.first(sql::SOURCE_OF_SEQ, [seq])?;
     Ok(source.is_some_and(is_pruned_column))
 }
 
@@ -52,8 +52,7 @@ fn missing(at: &CheckpointRef) -> Fault {
 
 impl<'a> ReadView<'a> {
     pub(crate) fn namespace(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<i64>> {
-        let mut statement = self.conn.prepare_cached(sql::NAMESPACE_BY_PATH)?;
-        let found = statement.query_row(params![thread.as_str(), namespace.as_str()], |row| row.get(0)).optional()?;
+        let found = self.conn.first(sql::NAMESPACE_BY_PATH, params![thread.as_str(), namespace.as_str()])?;
         if found.is_none() {
             neighbors::no_namespace(self.conn, thread, namespace)?;
             neighbors::no_hidden_namespace(self.conn, &self.names.counted)?;
@@ -70,13 +69,7 @@ impl<'a> ReadView<'a> {
 
     /// Reads the records of a query, those of pruned checkpoints included.
     pub(crate) fn records(self, sql: &str, params: impl Params) -> Res<Vec<CheckpointRecord>> {
-        let mut statement = self.conn.prepare_cached(sql)?;
-        let mut rows = statement.query(params)?;
-        let mut records = Vec::new();
-        while let Some(row) = rows.next()? {
-            records.push(self.record(&RecordRow::verified(row)?)?);
-        }
-        Ok(records)
+        self.conn.read_all(sql, params, |row| self.record(&RecordRow::verified(row)?))
     }
 
     /// Returns a checkpoint by its position in the log; `None` also if its thread is deleted.
@@ -178,8 +171,7 @@ impl<'a> ReadView<'a> {
 
     /// Returns whether a checkpoint of its namespace continues the one at (branch, ordinal).
     pub(crate) fn is_continued(self, namespace: i64, (branch, ordinal): (i64, i64)) -> Res<bool> {
-        let mut statement = self.conn.prepare_cached(sql::IS_CONTINUED)?;
-        Ok(statement.query_row([namespace, branch, ordinal], |row| row.get(0))?)
+        self.conn.one(sql::IS_CONTINUED, [namespace, branch, ordinal])
     }
 
     /// Returns a checkpoint.
@@ -236,16 +228,12 @@ impl<'a> ReadView<'a> {
         let Some((low, high)) = prefix_range(prefix) else { return Ok(Vec::new()) };
         let found = self.records(sql::RECORDS_BY_PREFIX, params![thread.as_str(), low, high, page(limit)])?;
         if (found.len() as i64) < page(limit) {
-            let mut statement = self.conn.prepare_cached(sql::NAMESPACES)?;
-            let mut rows = statement.query([thread.as_str()])?;
-            let mut has_namespace = false;
-            while let Some(row) = rows.next()? {
-                let namespace = row.get(0)?;
-                neighbors::no_checkpoint(self.conn, namespace, &low)?;
-                neighbors::no_checkpoint(self.conn, namespace, &high)?;
-                has_namespace = true;
+            let namespaces: Vec<i64> = self.conn.all(sql::NAMESPACES, [thread.as_str()])?;
+            for namespace in &namespaces {
+                neighbors::no_checkpoint(self.conn, *namespace, &low)?;
+                neighbors::no_checkpoint(self.conn, *namespace, &high)?;
             }
-            if !has_namespace {
+            if namespaces.is_empty() {
                 neighbors::of_thread(self.conn, thread.as_str())?;
             }
         }
@@ -254,7 +242,7 @@ impl<'a> ReadView<'a> {
 
     /// Returns the `seq` of the newest checkpoint, 0 without one.
     pub(crate) fn last_seq(self) -> Res<u64> {
-        let seq: i64 = self.conn.prepare_cached(sql::LAST_SEQ)?.query_row([], |row| row.get(0))?;
+        let seq: i64 = self.conn.one(sql::LAST_SEQ, [])?;
         u64::try_from(seq).map_err(|_| corrupt("the log", "a checkpoint has a negative number"))
     }
 
@@ -425,7 +413,7 @@ impl<'a> ReadView<'a> {
                 threads.push(ThreadRecord { id, created_at: Timestamp::from_micros(created_at), head });
             }
             // At the end of a listing, which reads all of them anyway.
-            if seen < wanted && self.conn.prepare_cached(sql::UNLISTED)?.query_row([], |row| row.get(0))? {
+            if seen < wanted && self.conn.one(sql::UNLISTED, [])? {
                 return Err(corrupt("thread", "one is stored that the listing does not show"));
             }
             if seen < wanted || threads.len() as i64 >= limit {
@@ -436,22 +424,19 @@ impl<'a> ReadView<'a> {
 
     /// Returns whether rows of the log were ever deleted, or pruned: without that nothing is asked for each row.
     pub(crate) fn has_deletions(self) -> Res<bool> {
-        Ok(self.conn.prepare_cached(sql::HAS_DELETIONS)?.query_row([], |row| row.get(0))?)
+        self.conn.one(sql::HAS_DELETIONS, [])
     }
 
     /// Returns whether the checkpoint at (branch, ordinal) was pruned.
     pub(crate) fn is_pruned_at(self, branch: i64, ordinal: i64) -> Res<bool> {
-        let mut statement = self.conn.prepare_cached(sql::SOURCE_AT_PLACE)?;
-        let source: Option<i64> = statement.query_row([branch, ordinal], |row| row.get(0)).optional()?;
+        let source: Option<i64> = self.conn.first(sql::SOURCE_AT_PLACE, [branch, ordinal])?;
         Ok(source.is_some_and(is_pruned_column))
     }
 
     /// Counts the checkpoints and branches of a thread: those in the indexes, which must be those of its branches.
     /// Those that were pruned do not count.
     pub(crate) fn thread_size(self, thread: &ThreadId) -> Res<ThreadSize> {
-        let mut statement = self.conn.prepare_cached(sql::THREAD_SIZE)?;
-        let size: Option<(i64, i64)> =
-            statement.query_row([thread.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        let size: Option<(i64, i64)> = self.conn.first(sql::THREAD_SIZE, [thread.as_str()])?;
         let Some((checkpoints, branches)) = size else { return Ok(ThreadSize::default()) };
         let mut statement = self.conn.prepare_cached(sql::THREAD_BRANCHES)?;
         let mut rows = statement.query([thread.as_str()])?;
@@ -466,7 +451,7 @@ impl<'a> ReadView<'a> {
             return Err(corrupt(format!("thread {thread:?}"), "its checkpoints are not those of its branches"));
         }
         let pruned: i64 = match self.has_deletions()? {
-            true => self.conn.prepare_cached(sql::THREAD_PRUNED)?.query_row([thread.as_str()], |row| row.get(0))?,
+            true => self.conn.one(sql::THREAD_PRUNED, [thread.as_str()])?,
             false => 0,
         };
         Ok(ThreadSize::new(checkpoints.saturating_sub(pruned) as u64, branches as u64))

@@ -19,7 +19,7 @@ use crate::store::sqlite::rows::pack::{Unpack, ValueColumn, put_uint};
 use crate::store::sqlite::rows::source::of_source_column;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::tables::row_check::RowCheck;
-use crate::store::sqlite::tables::{Bare, TableRow, write};
+use crate::store::sqlite::tables::{TableRow, write};
 use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::view::ReadView;
 use rusqlite::params;

@@ -16,9 +16,11 @@ use crate::base::{ThreadId, Timestamp};
 use crate::limits::{RECLAIM_COST_MAX, RECLAIM_ROW_BYTES};
 use crate::store::error::StoreError;
 use crate::store::sqlite::commit::caches::Caches;
+use crate::store::sqlite::commit::operation::forks;
 use crate::store::sqlite::commit::replaced::payload;
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
 use crate::store::sqlite::index::PROJECTIONS;
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::side::lease;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::tables::{
@@ -28,7 +30,7 @@ use crate::store::sqlite::verify::neighbors;
 use crate::store::trash::{deletable, delete_unforked};
 use parking_lot::Mutex;
 use rusqlite::types::ValueRef;
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params, params_from_iter};
+use rusqlite::{Connection, params_from_iter};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -85,8 +87,7 @@ pub(crate) fn step(conn: &Connection, caches: &mut Caches, job: &EraseJob) -> Re
         EraseStep::Detach(removal) => prune::detach(conn, caches, removal)?,
         EraseStep::Reclaim => reclaim(conn, caches)?,
         EraseStep::Forget(threads) => {
-            let mut forget = conn.prepare_cached(sql::TOMBSTONE_DELETE)?;
-            threads.iter().try_for_each(|thread| forget.execute([thread]).map(|_| ()))?;
+            threads.iter().try_for_each(|thread| conn.run(sql::TOMBSTONE_DELETE, [thread]).map(|_| ()))?;
         }
     }
     *job.left.lock() = tombstones(conn)?;
@@ -96,12 +97,12 @@ pub(crate) fn step(conn: &Connection, caches: &mut Caches, job: &EraseJob) -> Re
 /// Returns the deleted threads that are not erased yet.
 pub(crate) fn tombstones(conn: &Connection) -> Res<Tombstones> {
     let mut found = Tombstones::default();
-    let mut statement = conn.prepare_cached(sql::TOMBSTONES)?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let list = if row.get::<_, i64>(1)? == 0 { &mut found.stored } else { &mut found.logged };
-        list.push(row.get(0)?);
-    }
+    conn.each(tombstone::Row::SELECT, [], |row| {
+        let tombstone::Row { thread, state } = tombstone::Row::read(row, 0)?;
+        let list = if state == 0 { &mut found.stored } else { &mut found.logged };
+        list.push(thread);
+        Ok(())
+    })?;
     Ok(found)
 }
 
@@ -116,15 +117,15 @@ fn hide(conn: &Connection, caches: &mut Caches, threads: &[ThreadId]) -> Res<()>
     }
     let numbers: HashSet<i64> = found.values().copied().collect();
     found.iter().try_for_each(|(thread, number)| refuse_forked(conn, thread, *number, &numbers))?;
-    conn.prepare_cached(sql::HIGH_WATER_RAISE)?.execute([])?;
-    conn.prepare_cached(sql::ERASE_BEGIN)?.execute([])?;
+    conn.run(sql::HIGH_WATER_RAISE, [])?;
+    conn.run(sql::ERASE_BEGIN, [])?;
     for number in found.values() {
         tombstone::Row { thread: *number, state: 0 }.insert(conn)?;
-        conn.prepare_cached(sql::THREAD_HIDE)?.execute([number])?;
+        conn.run(sql::THREAD_HIDE, [number])?;
         PROJECTIONS.iter().try_for_each(|projection| projection.hide(conn, caches, *number))?;
         lease::hide(conn, *number)?;
     }
-    conn.prepare_cached(sql::ERASE_END)?.execute([])?;
+    conn.run(sql::ERASE_END, [])?;
     caches.erased();
     Ok(())
 }
@@ -159,40 +160,29 @@ fn forked_off(fault: &Fault) -> Option<&ThreadId> {
 
 /// Refuses to delete a thread from which others were forked that stay. Names the first of them.
 fn refuse_forked(conn: &Connection, thread: &ThreadId, number: i64, deleted: &HashSet<i64>) -> Res<()> {
-    let mut statement = conn.prepare_cached(sql::FORKS_OF_THREAD)?;
-    let mut rows = statement.query([number])?;
-    let (mut forks, mut seen, mut more) = (Vec::new(), HashSet::new(), false);
-    while let Some(row) = rows.next()? {
-        let fork: i64 = row.get(0)?;
-        if deleted.contains(&fork) || !seen.insert(fork) {
-            continue;
-        }
-        if forks.len() == FORKS_SHOWN_MAX {
-            more = true;
-            break;
-        }
-        forks.push(ThreadId::new(row.get::<_, String>(1)?).map_err(|error| Fault::Store(error.into()))?);
-    }
+    let forks = forks(conn, number)?.into_iter().filter(|(fork, _)| !deleted.contains(fork));
+    let mut forks: Vec<ThreadId> = forks.map(|(_, fork)| fork).collect();
+    let more = forks.len() > FORKS_SHOWN_MAX;
+    forks.truncate(FORKS_SHOWN_MAX);
     if forks.is_empty() { Ok(()) } else { Err(StoreError::ForkedOff { thread: thread.clone(), forks, more }.into()) }
 }
 
 /// Reclaims rows of deleted threads, as many as one transaction may.
 fn reclaim(conn: &Connection, caches: &mut Caches) -> Res<()> {
-    let mut next = conn.prepare_cached(sql::TOMBSTONE_NEXT)?;
-    let mut next = || -> Res<Option<i64>> { Ok(next.query_row([], |row| row.get(0)).optional()?) };
+    let next = || -> Res<Option<i64>> { conn.first(sql::TOMBSTONE_NEXT, []) };
     let Some(first) = next()? else {
-        let stored: Option<i64> = conn.query_row(sql::TOMBSTONE_STORED, [], |row| row.get(0)).optional()?;
+        let stored: Option<i64> = conn.first(sql::TOMBSTONE_STORED, [])?;
         return stored
             .map_or(Ok(()), |thread| Err(corrupt(format!("tombstone {thread}"), "its thread is not deleted")));
     };
-    conn.prepare_cached(sql::ERASE_BEGIN)?.execute([])?;
+    conn.run(sql::ERASE_BEGIN, [])?;
     let mut slice = Slice { conn, left: RECLAIM_COST_MAX };
     let mut thread = Some(first);
     while let Some(number) = thread.filter(|_| slice.left > 0) {
         slice.thread(number, caches)?;
         thread = next()?;
     }
-    conn.prepare_cached(sql::ERASE_END)?.execute([])?;
+    conn.run(sql::ERASE_END, [])?;
     Ok(())
 }
 
@@ -204,20 +194,9 @@ struct Slice<'c> {
 }
 
 impl<'c> Slice<'c> {
-    fn statement(&self, sql: &str) -> Res<CachedStatement<'c>> {
-        Ok(self.conn.prepare_cached(sql)?)
-    }
-
-    fn row<T>(&self, sql: &str, of: i64, read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>) -> Res<Option<T>> {
-        Ok(self.statement(sql)?.query_row([of], read).optional()?)
-    }
-
-    /// Returns rows of `of`, at most as many as may still be reclaimed.
-    fn rows<T>(&self, sql: &str, of: i64, read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>) -> Res<Vec<T>> {
-        let limit = i64::try_from(self.left).unwrap_or(i64::MAX);
-        let mut statement = self.statement(sql)?;
-        let rows = statement.query_map(params![of, limit], read)?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    /// Returns the number of rows that may still be reclaimed.
+    fn limit(&self) -> i64 {
+        i64::try_from(self.left).unwrap_or(i64::MAX)
     }
 
     fn spend(&mut self, cost: usize) {
@@ -232,10 +211,10 @@ impl<'c> Slice<'c> {
             }
         }
         while self.left > 0 {
-            match self.row(sql::RECLAIM_NAMESPACE, thread, |row| row.get(0))? {
+            match self.conn.first(sql::RECLAIM_NAMESPACE, [thread])? {
                 Some(namespace) => self.namespace(namespace)?,
                 None if self.names(thread, caches)? => {
-                    let cleared = self.statement(sql::TOMBSTONE_CLEARED)?.execute([thread])?;
+                    let cleared = self.conn.run(sql::TOMBSTONE_CLEARED, [thread])?;
                     return must_find(cleared, || format!("tombstone {thread}"));
                 }
                 None => {}
@@ -247,17 +226,16 @@ impl<'c> Slice<'c> {
     /// Reclaims a part of a namespace: its branches with their rows, then its checkpoints with their writes, then its
     /// row.
     fn namespace(&mut self, namespace: i64) -> Res<()> {
-        let branch = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-        if let Some((branch, upto, fork)) = self.row(sql::RECLAIM_BRANCH, namespace, branch)? {
+        if let Some((branch, upto, fork)) = self.conn.first(sql::RECLAIM_BRANCH, [namespace])? {
             return self.branch(branch, upto, fork);
         }
-        let checkpoints: Vec<i64> = self.rows(sql::RECLAIM_CHECKPOINTS, namespace, |row| row.get(0))?;
+        let checkpoints: Vec<i64> = self.conn.all(sql::RECLAIM_CHECKPOINTS, [namespace, self.limit()])?;
         if checkpoints.is_empty() {
-            self.statement(sql::TIMERS_DELETE)?.execute([namespace])?;
-            self.statement(sql::RECLAIM_OPERATIONS)?.execute([namespace])?;
-            let changes = self.statement(sql::RECLAIM_CHANGES)?.execute([namespace])?;
+            self.conn.run(sql::TIMERS_DELETE, [namespace])?;
+            self.conn.run(sql::RECLAIM_OPERATIONS, [namespace])?;
+            let changes = self.conn.run(sql::RECLAIM_CHANGES, [namespace])?;
             self.spend(2 * changes);
-            let deleted = self.statement(namespace::Row::DELETE)?.execute([namespace])?;
+            let deleted = self.conn.run(namespace::Row::DELETE, [namespace])?;
             must_find(deleted, || format!("namespace {namespace}"))?;
             self.spend(2);
         }
@@ -265,7 +243,7 @@ impl<'c> Slice<'c> {
             if self.left == 0 || !self.values::<write::Row<'_>>(sql::RECLAIM_WRITES, checkpoint, &|_, _| false)? {
                 return Ok(());
             }
-            let deleted = self.statement(checkpoint::Row::DELETE)?.execute([checkpoint])?;
+            let deleted = self.conn.run(checkpoint::Row::DELETE, [checkpoint])?;
             must_find(deleted, || format!("checkpoint {checkpoint}"))?;
             self.spend(1);
         }
@@ -274,37 +252,31 @@ impl<'c> Slice<'c> {
 
     fn branch(&mut self, branch: i64, upto: Option<i64>, fork: Option<i64>) -> Res<()> {
         // The first checkpoint of a fork may hold values of the writes of its source.
-        let source = fork.map(|checkpoint| self.payloads_of_writes(checkpoint)).transpose()?.unwrap_or_default();
+        let source = fork.map(|checkpoint| self.conn.all(sql::WRITE_PAYLOADS, [checkpoint])).transpose()?;
+        let source: HashSet<i64> = source.unwrap_or_default();
         let stays = |ordinal: i64, id: i64| ordinal.checked_sub(1) == upto && source.contains(&id);
         if self.values::<version::Row<'_>>(sql::RECLAIM_VERSIONS, branch, &|key, id| stays(key[1], id))?
             && self.values::<item::Row<'_>>(sql::RECLAIM_ITEMS, branch, &|key, id| stays(key[3], id))?
         {
-            self.statement(branch::Row::DELETE)?.execute([branch])?;
+            self.conn.run(branch::Row::DELETE, [branch])?;
             self.spend(1);
         }
         Ok(())
-    }
-
-    fn payloads_of_writes(&self, checkpoint: i64) -> Res<HashSet<i64>> {
-        let mut statement = self.statement(sql::WRITE_PAYLOADS)?;
-        let values = statement.query_map([checkpoint], |row| row.get(0))?;
-        Ok(values.collect::<rusqlite::Result<_>>()?)
     }
 
     /// Reclaims rows with values of a branch or a checkpoint. `stays` tells of a key and a payload whether the payload
     /// is another one's. Returns whether none is left.
     fn values<'r, R: TableRow<'r>>(&mut self, sql: &str, of: i64, stays: &dyn Fn(&[i64], i64) -> bool) -> Res<bool> {
         let value = R::TABLE.position("value");
-        let found = self.rows(sql, of, |row| {
+        let found = self.conn.read_all(sql, [of, self.limit()], |row| {
             let key = (0..R::TABLE.key_columns()).map(|column| row.get(column));
             Ok((key.collect::<rusqlite::Result<Vec<i64>>>()?, row.get_ref(value)?.as_i64().ok()))
         })?;
-        let mut delete = self.statement(R::DELETE)?;
         for (key, value) in found {
             if self.left == 0 {
                 return Ok(false);
             }
-            let deleted = delete.execute(params_from_iter(&key))?;
+            let deleted = self.conn.run(R::DELETE, params_from_iter(&key))?;
             let columns = |visit: &mut dyn FnMut(ValueRef<'_>)| key.iter().for_each(|of| visit(ValueRef::Integer(*of)));
             must_find(deleted, || R::TABLE.place(columns))?;
             self.value(value.filter(|id| !stays(&key, *id)))?;
@@ -321,17 +293,17 @@ impl<'c> Slice<'c> {
 
     /// Reclaims the names that no other thread uses. Returns whether none is left.
     fn names(&mut self, thread: i64, caches: &mut Caches) -> Res<bool> {
-        let names: Vec<i64> = self.rows(sql::RECLAIM_NAMES, thread, |row| row.get(0))?;
+        let names: Vec<i64> = self.conn.all(sql::RECLAIM_NAMES, [thread, self.limit()])?;
         let all = names.len() < self.left;
         let mut erased = 0;
         for name in &names {
-            let deleted = self.statement(name_user::Row::DELETE)?.execute([thread, *name])?;
+            let deleted = self.conn.run(name_user::Row::DELETE, [thread, *name])?;
             must_find(deleted, || format!("name_user (thread {thread}, name {name})"))?;
-            erased += self.statement(sql::NAME_DELETE)?.execute([name])?;
+            erased += self.conn.run(sql::NAME_DELETE, [name])?;
         }
         self.spend(1 + names.len());
         if erased > 0 {
-            self.statement(sql::NAMES_ERASED)?.execute([])?;
+            self.conn.run(sql::NAMES_ERASED, [])?;
             caches.names_erased();
         }
         Ok(all)

@@ -4,6 +4,7 @@
 
 use crate::limits::COMPACT_PAGES_MAX;
 use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::sql;
 use parking_lot::Mutex;
 use rusqlite::Connection;
@@ -24,10 +25,7 @@ pub(crate) struct Pages {
 }
 
 pub(crate) fn pages(conn: &Connection) -> Res<Pages> {
-    let number = |sql: &str| -> Res<u64> {
-        let pages: i64 = conn.query_row(sql, [], |row| row.get(0))?;
-        Ok(u64::try_from(pages).unwrap_or(0))
-    };
+    let number = |sql: &str| -> Res<u64> { Ok(u64::try_from(conn.one::<i64>(sql, [])?).unwrap_or(0)) };
     Ok(Pages { free: number(sql::FREE_PAGES)?, all: number(sql::ALL_PAGES)? })
 }
 

@@ -13,6 +13,7 @@ use crate::store::batch::NewCheckpoint;
 use crate::store::record::{CheckpointRecord, CheckpointRef, Source, TaskKind, TaskRecord};
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::Keys;
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::tables::row_check::RowCheck;
 use crate::store::sqlite::tables::{Bare, ColumnType, RowColumns, TableRow, checkpoint};
 use rusqlite::types::Value;
@@ -233,7 +234,5 @@ pub(crate) fn checkpoint_row<T>(
     params: impl Params,
     read: impl FnOnce(&RecordRow<'_>) -> Res<T>,
 ) -> Res<Option<T>> {
-    let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query(params)?;
-    rows.next()?.map(|row| read(&RecordRow::verified(row)?)).transpose()
+    conn.read_first(sql, params, |row| read(&RecordRow::verified(row)?))
 }

@@ -22,12 +22,20 @@ pub(crate) struct Room<'k> {
     pub(crate) text: Vec<u8>,
     id: [u8; 36],
     pub(crate) check: Vec<u8>,
+    /// True if the checks of plain payloads are verified.
+    verifies: bool,
 }
 
 impl<'k> Room<'k> {
     /// Makes empty buffers for payloads of a file with these keys.
     pub(crate) fn of(keys: &'k Keys, read_blob: ReadBlob) -> Self {
-        Self { keys, read_blob, data: Vec::new(), text: Vec::new(), id: [0; 36], check: Vec::new() }
+        let (data, text, check) = Default::default();
+        Self { keys, read_blob, data, text, id: [0; 36], check, verifies: true }
+    }
+
+    /// Leaves the checks of plain payloads to a checksum that covers them.
+    pub(crate) fn unverified(self) -> Self {
+        Self { verifies: false, ..self }
     }
 }
 
@@ -73,7 +81,7 @@ pub(crate) fn form(codec: Codec, index: Option<&ItemIndexRef<'_>>) -> i64 {
     (i64::from(codec.to_tag()) << FORM_BITS) | bits
 }
 
-/// Decodes the payload of a row whose columns start at `first`, and verifies its check.
+/// Decodes the payload of a row whose columns start at `first`, and verifies its check, unless the room says otherwise.
 pub(crate) fn decode<'r>(
     conn: &Connection,
     row: &'r Row<'_>,
@@ -86,7 +94,7 @@ pub(crate) fn decode<'r>(
         return sealed::decode(conn, row, first, id, form, room);
     }
     let wrong = |what: &str| corrupt(format!("payload {id}"), format!("{what} does not match the format"));
-    let Room { read_blob, data, text, id: id_text, check, .. } = room;
+    let Room { read_blob, data, text, id: id_text, check, verifies, .. } = room;
     let data = match row.get_ref(first + DATA)? {
         ValueRef::Blob(bytes) => bytes,
         ValueRef::Integer(blob) => fetch(*read_blob, conn, blob, data)?,
@@ -116,8 +124,8 @@ pub(crate) fn decode<'r>(
     };
     let codec = u8::try_from(form >> FORM_BITS).map_err(|_| wrong("form"))?;
     let payload = PayloadRef::new(Codec::from_tag(codec), data, index);
-    let check = payload_column(id, payload_check(&payload, check));
-    if row.get_ref(first + XXH3)? != ValueRef::Integer(check) {
+    if *verifies && row.get_ref(first + XXH3)? != ValueRef::Integer(payload_column(id, payload_check(&payload, check)))
+    {
         return Err(corrupt(format!("payload {id}"), "its check does not match"));
     }
     Ok(payload)

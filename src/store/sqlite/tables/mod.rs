@@ -15,7 +15,8 @@ pub(crate) use self::column::{ColumnKind, ColumnType, RowColumns, StoredColumn};
 pub(crate) use self::declared::*;
 use self::row_check::{ChecksumKey, RowCheck};
 use super::fault::Res;
-use rusqlite::types::{ToSqlOutput, ValueRef};
+use super::query::FromColumns;
+use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, Row, Statement};
 
 /// A column of a table.
@@ -123,6 +124,27 @@ pub(crate) trait TableRow<'r>: Copy {
     /// Visits the columns in their order: the numbers that they stand for, or the stored distances.
     fn each(&self, is_stored: bool, visit: impl FnMut(ValueRef<'_>));
 
+    /// Reads a row whose columns start at `first`, and whose check is verified elsewhere.
+    fn read(row: &'r Row<'_>, first: usize) -> Res<Self> {
+        Self::read_columns(&mut RowColumns::new(Self::TABLE, row, first))
+    }
+
+    /// Decodes a row from its columns, read by [`owned`](Self::owned).
+    fn of(columns: &'r [Value]) -> Res<Self> {
+        Self::read_columns(&mut RowColumns::of(Self::TABLE, columns))
+    }
+
+    /// Returns the columns of a row, which outlive its statement. They match the format.
+    fn owned(row: &'r Row<'_>) -> Res<Vec<Value>> {
+        Self::read(row, 0)?;
+        Ok((0..Self::COLUMNS.len()).map(|column| row.get(column)).collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Reads the columns of a query that follow those of the table.
+    fn after<T: FromColumns>(row: &Row<'_>) -> Res<T> {
+        Ok(T::read(row, Self::COLUMNS.len())?)
+    }
+
     /// Names the row.
     fn place(&self) -> String {
         Self::TABLE.place(|visit| self.each(false, visit))
@@ -159,11 +181,6 @@ pub(crate) trait TableRow<'r>: Copy {
 
 /// A row without a check, or with one that its columns include.
 pub(crate) trait Bare<'r>: TableRow<'r> {
-    /// Reads a row whose columns start at `first`.
-    fn read(row: &'r Row<'_>, first: usize) -> Res<Self> {
-        Self::read_columns(&mut RowColumns::new(Self::TABLE, row, first))
-    }
-
     fn insert(&self, conn: &Connection) -> Res<()> {
         self.store(conn, Self::INSERT, None).map(|_| ())
     }

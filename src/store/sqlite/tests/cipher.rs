@@ -12,7 +12,7 @@ use crate::store::sqlite::rows::item::{PUT, item_check};
 use crate::store::sqlite::rows::version::{VersionRow, versions_check};
 use crate::store::sqlite::sql;
 use crate::store::sqlite::tables::row_check::payload_column;
-use crate::store::sqlite::tables::{Bare, TableRow, version};
+use crate::store::sqlite::tables::{TableRow, version};
 use crate::store::sqlite::view::ReadView;
 use rusqlite::Row;
 use rusqlite::types::ValueRef;

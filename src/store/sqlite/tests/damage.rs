@@ -8,7 +8,7 @@ use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::rows::checkpoint::RecordRow;
 use crate::store::sqlite::rows::version::{VersionRow, versions_check};
 use crate::store::sqlite::sql;
-use crate::store::sqlite::tables::{Bare, TableRow, version};
+use crate::store::sqlite::tables::{TableRow, version};
 use rusqlite::{Connection, params};
 use std::sync::OnceLock;
 

@@ -9,7 +9,7 @@ use crate::store::sqlite::read::lineage::{INTERVAL, Span, newest, newest_of, row
 use crate::store::sqlite::read::names::Names;
 use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, NO_CHANGES, VersionRow, of_kind_column};
 use crate::store::sqlite::sql;
-use crate::store::sqlite::tables::{Bare, Checked, TableRow, branch, version};
+use crate::store::sqlite::tables::{Checked, TableRow, branch, version};
 use crate::store::sqlite::view::ReadView;
 use rusqlite::Connection;
 use std::collections::BTreeMap;

@@ -6,6 +6,7 @@
 //! up by an id.
 
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::rows::checkpoint::RecordRow;
 use crate::store::sqlite::rows::source;
 use crate::store::sqlite::sql;
@@ -63,9 +64,8 @@ impl ListingEntry {
 
 /// Returns the greatest branch of a namespace below `below`, and whether a branch has rows past an ordinal.
 fn past(conn: &Connection, namespace: i64, (branch, ordinal): (i64, i64), below: i64) -> Res<(Option<i64>, bool)> {
-    let mut statement = conn.prepare_cached(sql::PAST)?;
     let params = params![namespace, branch, ordinal, below];
-    Ok(statement.query_row(params, |row| Ok((row.get(0)?, row.get(1)?)))?)
+    conn.one(sql::PAST, params)
 }
 
 /// The listing of one namespace or of several, from the newest checkpoint to the oldest.

@@ -9,6 +9,7 @@ use crate::base::internal::hash::check64;
 use crate::store::search::push_token;
 use crate::store::sqlite::check::Checker;
 use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::query::{FromColumns, Statements};
 use rusqlite::params;
 use std::collections::{HashMap, HashSet};
 
@@ -31,23 +32,21 @@ impl Checker<'_> {
     pub(crate) fn search(&mut self) -> Res<()> {
         let view = self.view;
         let Some(state) = IndexState::read(view.conn)? else { return Ok(()) };
-        let stray: i64 = view.conn.query_row(sql::ERASE_STRAY, [], |row| row.get(0))?;
+        let stray: i64 = view.conn.one(sql::ERASE_STRAY, [])?;
         if stray > 0 {
             self.problem("search_erase", format!("{stray} rows belong to no deleted thread"));
         }
         let mut expected: HashMap<u32, Postings> = HashMap::new();
         // Some entries of these are deleted already.
         let mut deleted = HashSet::new();
-        let mut checkpoints = view.conn.prepare_cached(sql::CHECKPOINTS_FROM)?;
-        let mut rows = checkpoints.query([0])?;
-        while let Some(row) = rows.next()? {
-            let (seq, branch, ordinal): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        view.conn.each_while(sql::CHECKPOINTS_FROM, [0], |row| {
+            let (seq, branch, ordinal, thread): (i64, i64, i64, Option<i64>) = FromColumns::read(row, 0)?;
             if first_entry(seq) >= state.next {
-                break;
+                return Ok(false);
             }
-            let Some(thread) = row.get::<_, Option<i64>>(3)? else {
+            let Some(thread) = thread else {
                 deleted.insert(seq);
-                continue;
+                return Ok(true);
             };
             for (entry, (key, channel)) in (first_entry(seq)..state.next).zip(entries_at(view, branch, ordinal)?) {
                 let grams = grams_of(view, key, &channel, thread)?;
@@ -56,21 +55,21 @@ impl Checker<'_> {
                     .flat_map(|grams| grams.iter())
                     .for_each(|gram| expected.entry(gram).or_default().add(entry));
             }
-        }
-        let mut entries = view.conn.prepare_cached(sql::ENTRIES)?;
+            Ok(true)
+        })?;
         let mut wrong = 0_u64;
         for (gram, expected) in expected {
             let mut token = String::from("\"");
             push_token(&mut token, gram);
             token.push('"');
             let mut found = Postings::default();
-            let mut rows = entries.query(params![token, i64::MAX])?;
-            while let Some(row) = rows.next()? {
-                let entry: i64 = row.get(0)?;
+            view.conn.each(sql::ENTRIES, params![token, i64::MAX], |row| {
+                let entry = i64::read(row, 0)?;
                 if !deleted.contains(&place_of(entry).0) {
                     found.add(entry);
                 }
-            }
+                Ok(())
+            })?;
             wrong += u64::from(found != expected);
         }
         if wrong > 0 {

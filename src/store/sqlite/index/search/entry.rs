@@ -8,6 +8,7 @@ use crate::limits::SEARCH_ENTRIES_MAX;
 use crate::store::record::is_control;
 use crate::store::search::{BegunWord, HitPlace, SearchedEntry};
 use crate::store::sqlite::fault::{Fault, Res, corrupt, invalid};
+use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::read::blobs;
 use crate::store::sqlite::read::items::ChannelRows;
 use crate::store::sqlite::read::lineage;
@@ -18,8 +19,8 @@ use crate::store::sqlite::rows::payload::{self, FORM, Room, inline_value};
 use crate::store::sqlite::rows::version::{KeyContent, VersionRow, version_place};
 use crate::store::sqlite::tables::{KeyChecked, item};
 use crate::store::sqlite::view::ReadView;
+use rusqlite::Row;
 use rusqlite::types::ValueRef;
-use rusqlite::{OptionalExtension, Row};
 use std::fmt;
 use std::sync::Arc;
 
@@ -37,18 +38,13 @@ pub(super) struct EntryKey {
 /// Returns the entries of a checkpoint, each with its channel, in their order: by channel and position. Those of
 /// channels that only trigger nodes are left out.
 pub(super) fn entries_at(view: ReadView<'_>, branch: i64, ordinal: i64) -> Res<Vec<(EntryKey, Arc<str>)>> {
-    let mut found = Vec::new();
-    let mut puts = view.conn.prepare_cached(sql::PUTS_AT)?;
-    let mut rows = puts.query([branch, ordinal])?;
-    while let Some(row) = rows.next()? {
+    let mut found = view.conn.read_all(sql::PUTS_AT, [branch, ordinal], |row| {
         let key = EntryKey::of_put(row)?;
-        found.push((key, view.names.text(view.conn, Kind::List, key.channel)?));
-    }
-    let mut values = view.conn.prepare_cached(sql::VALUES_AT)?;
-    let mut rows = values.query([branch, ordinal])?;
-    while let Some(row) = rows.next()? {
-        let key = EntryKey { branch, channel: row.get(0)?, position: None, ordinal };
-        found.push((key, view.names.text(view.conn, Kind::Channel, key.channel)?));
+        Ok((key, view.names.text(view.conn, Kind::List, key.channel)?))
+    })?;
+    for channel in view.conn.all::<i64, Vec<_>>(sql::VALUES_AT, [branch, ordinal])? {
+        let key = EntryKey { branch, channel, position: None, ordinal };
+        found.push((key, view.names.text(view.conn, Kind::Channel, channel)?));
     }
     found.retain(|(_, channel)| !is_control(channel));
     found.sort_unstable_by(|(a, in_a), (b, in_b)| (in_a, a.position).cmp(&(in_b, b.position)));
@@ -72,7 +68,8 @@ const PAYLOAD: usize = item::TABLE.columns.len();
 impl EntryKey {
     /// Reads the key of a row of an item.
     pub(super) fn of_put(row: &Row<'_>) -> Res<Self> {
-        Ok(Self { branch: row.get(0)?, channel: row.get(1)?, position: Some(row.get(2)?), ordinal: row.get(3)? })
+        let (branch, channel, position, ordinal): (i64, i64, i64, i64) = FromColumns::read(row, 0)?;
+        Ok(Self { branch, channel, position: Some(position), ordinal })
     }
 
     /// Returns its place in the order of a search.
@@ -94,12 +91,9 @@ impl EntryKey {
             let row = lineage::row_at(view, (self.branch, self.ordinal), self.channel)?;
             return self.value(&row, &mut Payloads::new(view)?, then);
         };
-        let mut statement = view.conn.prepare_cached(sql::PUT)?;
-        let mut rows = statement.query([self.branch, self.channel, position, self.ordinal])?;
-        match rows.next()? {
-            Some(row) => self.put(view, row, channel, &mut Room::of(view.keys, blobs::read), then),
-            None => Ok(None),
-        }
+        let key = [self.branch, self.channel, position, self.ordinal];
+        let read = |row: &Row<'_>| self.put(view, row, channel, &mut Room::of(view.keys, blobs::read), then);
+        Ok(view.conn.read_first(sql::PUT, key, read)?.flatten())
     }
 
     /// Reads the entry of a row of `sql::put!`, verified.
@@ -116,7 +110,7 @@ impl EntryKey {
         let payload = match value.0 {
             ValueRef::Blob(column) => inline_value(view.keys, column, &place)?,
             ValueRef::Integer(id) => {
-                let form = row.get::<_, Option<i64>>(PAYLOAD + FORM)?;
+                let form = Option::<i64>::read(row, PAYLOAD + FORM)?;
                 let form = form.ok_or_else(|| corrupt(place(), "its payload does not exist"))?;
                 payload::decode(view.conn, row, PAYLOAD, id, form, room)?
             }
@@ -147,8 +141,7 @@ impl EntryKey {
     fn begun(self, view: ReadView<'_>, channel: &str) -> Res<String> {
         let Some(key) = view.names.find(view.conn, Kind::Channel, channel)? else { return Ok(String::new()) };
         // The state of a pruned checkpoint is in the next row of the channel.
-        let mut shown = view.conn.prepare_cached(sql::SHOWN_AT)?;
-        let ordinal = shown.query_row([self.branch, self.ordinal, key], |row| row.get(0)).optional()?;
+        let ordinal = view.conn.first(sql::SHOWN_AT, [self.branch, self.ordinal, key])?;
         let row = lineage::row_at(view, (self.branch, ordinal.unwrap_or(self.ordinal)), key)?;
         let mut word = BegunWord::at_end();
         if let Some((list, position)) = ChannelRows::of_row(view, &row, channel)?.zip(self.position) {

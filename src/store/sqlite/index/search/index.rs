@@ -16,8 +16,9 @@ use crate::store::search::{Grams, SearchIndex};
 use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::fault::{Fault, Res, corrupt, invalid};
 use crate::store::sqlite::index::projection::Projection;
+use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::view::ReadView;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, params};
 
 /// The state of the index of a file.
 #[derive(Clone, Copy, Debug)]
@@ -93,13 +94,13 @@ pub(super) fn place_of(entry: i64) -> (i64, usize) {
 impl IndexState {
     /// Reads the state; `None` if the file has no index.
     pub(super) fn read(conn: &Connection) -> Res<Option<Self>> {
-        if !conn.prepare_cached(sql::IS_ON)?.query_row([], |row| row.get(0))? {
+        if !conn.one(sql::IS_ON, [])? {
             return Ok(None);
         }
-        let mut statement = conn.prepare_cached(sql::STATE)?;
-        let state = statement.query_row([], |row| Ok(Self { next: row.get(0)?, unsealed: row.get(1)? })).optional()?;
-        let state = state.filter(|state| state.next >= 0);
-        state.map(Some).ok_or_else(|| corrupt("search_state", "it does not have one row with a number of an entry"))
+        match conn.first(sql::STATE, [])? {
+            Some((next @ 0.., unsealed)) => Ok(Some(Self { next, unsealed })),
+            _ => Err(corrupt("search_state", "it does not have one row with a number of an entry")),
+        }
     }
 }
 
@@ -111,7 +112,7 @@ pub(crate) fn status(conn: &Connection) -> Res<Option<SearchIndex>> {
 
 /// Returns the number of checkpoints of the log from an entry on, if none of them was deleted.
 fn behind(conn: &Connection, next: i64) -> Res<u64> {
-    let last: Option<i64> = conn.prepare_cached(crate::store::sqlite::sql::SEQ_MAX)?.query_row([], |row| row.get(0))?;
+    let last: Option<i64> = conn.one(crate::store::sqlite::sql::SEQ_MAX, [])?;
     let (seq, _) = place_of(next);
     Ok(last.map_or(0, |last| u64::try_from(last - seq + 1).unwrap_or(0)))
 }
@@ -120,7 +121,7 @@ fn enable(conn: &Connection, caches: &Caches, unsealed: bool) -> Res<()> {
     if caches.keys.seal_content() && !unsealed {
         return Err(sealed());
     }
-    if !conn.prepare_cached(sql::HAS_FTS5)?.query_row([], |row| row.get(0))? {
+    if !conn.one(sql::HAS_FTS5, [])? {
         return Err(invalid("search index", "the SQLite that is linked was built without FTS5"));
     }
     conn.execute_batch(sql::SCHEMA).map_err(|error| match error.sqlite_error_code() {
@@ -128,7 +129,7 @@ fn enable(conn: &Connection, caches: &Caches, unsealed: bool) -> Res<()> {
         _ => Fault::Sql(error),
     })?;
     conn.execute_batch(sql::ERASE_DELETED)?;
-    conn.prepare_cached(sql::STATE_INSERT)?.execute([unsealed])?;
+    conn.run(sql::STATE_INSERT, [unsealed])?;
     Ok(())
 }
 
@@ -146,11 +147,8 @@ fn add_entries(conn: &Connection, caches: &Caches, state: IndexState) -> Res<()>
     }
     let (view, mut left, mut next) = (caches.view(conn), INDEX_COST_MAX, state.next);
     let (from, mut part) = place_of(next);
-    let mut insert = conn.prepare_cached(sql::ENTRY_INSERT)?;
-    let mut checkpoints = conn.prepare_cached(sql::CHECKPOINTS_FROM)?;
-    let mut rows = checkpoints.query([from])?;
-    while let Some(row) = rows.next()? {
-        let (seq, branch, ordinal): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+    conn.each_while(sql::CHECKPOINTS_FROM, [from], |row| {
+        let (seq, branch, ordinal, thread): (i64, i64, i64, Option<i64>) = FromColumns::read(row, 0)?;
         // An index that goes back would never come to the end of the log.
         if seq < place_of(next).0 || seq.checked_mul(SEARCH_ENTRIES_MAX).is_none() {
             return Err(corrupt(format!("checkpoint {seq}"), "its number is too large, or out of order"));
@@ -159,32 +157,26 @@ fn add_entries(conn: &Connection, caches: &Caches, state: IndexState) -> Res<()>
             part = 0;
         }
         // The entries of a deleted thread are not found, and would have to be deleted.
-        let Some(thread) = row.get::<_, Option<i64>>(3)? else {
+        let Some(thread) = thread else {
             next = first_entry(seq + 1);
-            continue;
+            return Ok(true);
         };
         for (at, (key, channel)) in entries_at(view, branch, ordinal)?.into_iter().enumerate().skip(part) {
             if left == 0 {
-                return advanced(conn, next);
+                return Ok(false);
             }
             let grams = grams_of(view, key, &channel, thread)?;
             if let Some(grams) = &grams {
-                insert.execute(params![first_entry(seq) + at as i64, grams.tokens("", "", " ")])?;
+                conn.run(sql::ENTRY_INSERT, params![first_entry(seq) + at as i64, grams.tokens("", "", " ")])?;
             }
             next = first_entry(seq) + at as i64 + 1;
             left = left.saturating_sub(1 + grams.map_or(0, |grams| grams.len()));
         }
         next = first_entry(seq + 1);
         left = left.saturating_sub(1);
-        if left == 0 {
-            break;
-        }
-    }
-    advanced(conn, next)
-}
-
-fn advanced(conn: &Connection, next: i64) -> Res<()> {
-    conn.prepare_cached(sql::STATE_UPDATE)?.execute([next])?;
+        Ok(left > 0)
+    })?;
+    conn.run(sql::STATE_UPDATE, [next])?;
     Ok(())
 }
 
@@ -214,7 +206,7 @@ fn empty(conn: &Connection) -> Res<()> {
 /// Notes that the entries of a thread, which is being deleted, are to be deleted.
 fn hide(conn: &Connection, thread: i64) -> Res<()> {
     if let Some(state) = IndexState::read(conn)? {
-        conn.prepare_cached(sql::ERASE_INSERT)?.execute([thread, state.next])?;
+        conn.run(sql::ERASE_INSERT, [thread, state.next])?;
     }
     Ok(())
 }
@@ -225,21 +217,15 @@ fn erase(conn: &Connection, caches: &Caches, thread: i64, left: &mut usize) -> R
     if IndexState::read(conn)?.is_none() {
         return Ok(true);
     }
-    let mut statement = conn.prepare_cached(sql::ERASE_NEXT)?;
-    let cursor = statement.query_row([thread], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)));
-    let Some(cursor) = cursor.optional()? else { return Ok(true) };
-    let (end, mut namespace, mut checkpoint, mut part): (i64, i64, Vec<u8>, i64) = cursor;
+    let cursor: Option<(i64, i64, Vec<u8>, i64)> = conn.first(sql::ERASE_NEXT, [thread])?;
+    let Some((end, mut namespace, mut checkpoint, mut part)) = cursor else { return Ok(true) };
     let view = caches.view(conn);
-    let mut of_namespace = conn.prepare_cached(sql::ERASE_CHECKPOINT)?;
-    let mut delete = conn.prepare_cached(sql::ENTRY_DELETE)?;
     while *left > 0 {
-        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
         let found: Option<(Vec<u8>, i64, i64, i64)> =
-            of_namespace.query_row(params![namespace, checkpoint], read).optional()?;
+            conn.first(sql::ERASE_CHECKPOINT, params![namespace, checkpoint])?;
         let Some((id, seq, branch, ordinal)) = found else {
-            let mut after = conn.prepare_cached(sql::ERASE_NAMESPACE)?;
-            let Some(after) = after.query_row([thread, namespace], |row| row.get::<_, Option<i64>>(0))? else {
-                conn.prepare_cached(sql::ERASE_DELETE)?.execute([thread])?;
+            let Some(after) = conn.one::<Option<i64>>(sql::ERASE_NAMESPACE, [thread, namespace])? else {
+                conn.run(sql::ERASE_DELETE, [thread])?;
                 return Ok(true);
             };
             (namespace, checkpoint, part) = (after, Vec::new(), 0);
@@ -261,7 +247,7 @@ fn erase(conn: &Connection, caches: &Caches, thread: i64, left: &mut usize) -> R
             }
             // The grams of a damaged text are not known. It does not stop the erasure.
             if let Some(grams) = grams_of(view, key, &channel, thread).ok().flatten() {
-                delete.execute(params![entry, grams.tokens("", "", " ")])?;
+                conn.run(sql::ENTRY_DELETE, params![entry, grams.tokens("", "", " ")])?;
                 *left = left.saturating_sub(grams.len());
             }
             part = at as i64 + 1;
@@ -272,6 +258,6 @@ fn erase(conn: &Connection, caches: &Caches, thread: i64, left: &mut usize) -> R
             part = 0;
         }
     }
-    conn.prepare_cached(sql::ERASE_UPDATE)?.execute(params![thread, namespace, checkpoint, part])?;
+    conn.run(sql::ERASE_UPDATE, params![thread, namespace, checkpoint, part])?;
     Ok(false)
 }

@@ -19,9 +19,10 @@ use crate::store::query::ItemRange;
 use crate::store::record::CheckpointRecord;
 use crate::store::search::{Grams, NewestHits, Search, SearchHit, SearchPage};
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::read::lineage::{self, Span};
 use crate::store::sqlite::view::ReadView;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Row, params};
 use std::sync::Arc;
 
 /// Returns the page of hits of a search.
@@ -33,8 +34,7 @@ pub(crate) fn page(view: ReadView<'_>, search: &Search) -> Res<SearchPage> {
     };
     let mut grams = Grams::of_words(&search.words);
     if let Some(thread) = &search.thread {
-        let mut statement = view.conn.prepare_cached(sql::THREAD)?;
-        let Some(thread) = statement.query_row([thread.as_str()], |row| row.get(0)).optional()? else {
+        let Some(thread) = view.conn.first(sql::THREAD, [thread.as_str()])? else {
             return Ok(newest.page());
         };
         grams.add_thread(thread);
@@ -58,43 +58,37 @@ pub(crate) fn page(view: ReadView<'_>, search: &Search) -> Res<SearchPage> {
 /// Adds the hits among the entries that are not indexed, down from the checkpoint `last`.
 fn unindexed(view: ReadView<'_>, search: &Search, state: IndexState, last: i64, newest: &mut NewestHits) -> Res<()> {
     let (first, part) = place_of(state.next);
-    let mut checkpoints = view.conn.prepare_cached(sql::CHECKPOINTS_DOWN)?;
-    let mut rows = checkpoints.query([first, last])?;
-    while let Some(row) = rows.next()? {
-        let seq: i64 = row.get(0)?;
+    let visit = |row: &Row<'_>| {
+        let (seq, branch, ordinal): (i64, i64, i64) = FromColumns::read(row, 0)?;
         let skipped = if seq == first { part } else { 0 };
-        for (key, channel) in entries_at(view, row.get(1)?, row.get(2)?)?.iter().skip(skipped).rev() {
+        for (key, channel) in entries_at(view, branch, ordinal)?.iter().skip(skipped).rev() {
             key.add_hit(view, search, seq, channel, newest)?;
             if newest.is_full() {
-                return Ok(());
+                return Ok(false);
             }
         }
-    }
-    Ok(())
+        Ok(true)
+    };
+    view.conn.each_while(sql::CHECKPOINTS_DOWN, [first, last], visit).map(|_| ())
 }
 
 /// Adds the hits among the entries that the index gives, down from the entry `last`.
 fn indexed(view: ReadView<'_>, search: &Search, grams: &Grams, last: i64, newest: &mut NewestHits) -> Res<()> {
-    let mut places = view.conn.prepare_cached(sql::CHECKPOINT_PLACE)?;
-    let mut entries = view.conn.prepare_cached(sql::ENTRIES)?;
-    let mut rows = entries.query(params![grams.tokens("\"", "\"", " AND "), last])?;
     let mut read: (i64, Vec<(EntryKey, Arc<str>)>) = (-1, Vec::new());
-    while let Some(row) = rows.next()? {
-        let (seq, place) = place_of(row.get(0)?);
+    let visit = |row: &Row<'_>| {
+        let (seq, place) = place_of(i64::read(row, 0)?);
         if seq != read.0 {
             // The index of a damaged file may give entries that the log does not have.
-            let at: Option<(i64, i64)> = places.query_row([seq], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+            let at: Option<(i64, i64)> = view.conn.first(sql::CHECKPOINT_PLACE, [seq])?;
             read =
                 (seq, at.map(|(branch, ordinal)| entries_at(view, branch, ordinal)).transpose()?.unwrap_or_default());
         }
         if let Some((key, channel)) = read.1.get(place) {
             key.add_hit(view, search, seq, channel, newest)?;
-            if newest.is_full() {
-                return Ok(());
-            }
         }
-    }
-    Ok(())
+        Ok(!newest.is_full())
+    };
+    view.conn.each_while(sql::ENTRIES, params![grams.tokens("\"", "\"", " AND "), last], visit).map(|_| ())
 }
 
 impl EntryKey {

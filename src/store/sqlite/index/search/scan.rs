@@ -3,6 +3,7 @@
 use super::{EntryKey, sql};
 use crate::store::search::{NewestHits, Search};
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::read::blobs;
 use crate::store::sqlite::read::lineage;
 use crate::store::sqlite::read::payloads::Payloads;
@@ -10,7 +11,7 @@ use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::payload::Room;
 use crate::store::sqlite::rows::version::VALUE;
 use crate::store::sqlite::view::ReadView;
-use rusqlite::params;
+use rusqlite::params_from_iter;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,20 +19,16 @@ use std::sync::Arc;
 /// Adds the hits of all branches, or of those of the thread that is searched.
 pub(super) fn scan(view: ReadView<'_>, search: &Search, newest: &mut NewestHits) -> Res<()> {
     let thread = search.thread.as_ref().map(|thread| thread.as_str());
-    let mut statement =
-        view.conn.prepare_cached(if thread.is_some() { sql::BRANCHES_OF_THREAD } else { sql::BRANCHES })?;
-    let mut rows = statement.query(rusqlite::params_from_iter(thread))?;
-    while let Some(row) = rows.next()? {
-        branch(view, row.get(0)?, row.get(1)?, search, newest)?;
-    }
-    Ok(())
+    let branches = if thread.is_some() { sql::BRANCHES_OF_THREAD } else { sql::BRANCHES };
+    view.conn.each(branches, params_from_iter(thread), |row| {
+        let (id, namespace) = FromColumns::read(row, 0)?;
+        branch(view, id, namespace, search, newest)
+    })
 }
 
 /// Adds the hits of a branch. Its newest entries come first, so those that are older than the page are not built.
 fn branch(view: ReadView<'_>, branch: i64, namespace: i64, search: &Search, newest: &mut NewestHits) -> Res<()> {
-    let mut checkpoints = view.conn.prepare_cached(sql::CHECKPOINTS_OF_BRANCH)?;
-    let seqs = checkpoints.query_map(params![namespace, branch], |row| Ok((row.get(1)?, row.get(0)?)))?;
-    let seqs: BTreeMap<i64, i64> = seqs.collect::<rusqlite::Result<_>>()?;
+    let seqs: BTreeMap<i64, i64> = view.conn.all(sql::CHECKPOINTS_OF_BRANCH, [namespace, branch])?;
     let mut found = matching_puts(view, branch, search)?;
     if let (Some((first, _)), Some((last, _))) = (seqs.first_key_value(), seqs.last_key_value()) {
         add_values(view, branch, (*first, *last), search, &mut found)?;
@@ -55,10 +52,8 @@ fn branch(view: ReadView<'_>, branch: i64, namespace: i64, search: &Search, newe
 /// Returns the puts of a branch that match, each with its channel.
 fn matching_puts(view: ReadView<'_>, branch: i64, search: &Search) -> Res<Vec<(EntryKey, Arc<str>)>> {
     let mut found = Vec::new();
-    let mut puts = view.conn.prepare_cached(sql::PUTS_OF_BRANCH)?;
-    let mut rows = puts.query([branch])?;
     let mut room = Room::of(view.keys, blobs::read);
-    while let Some(row) = rows.next()? {
+    view.conn.each(sql::PUTS_OF_BRANCH, [branch], |row| {
         let key = EntryKey::of_put(row)?;
         let channel = view.names.text(view.conn, Kind::List, key.channel)?;
         if search.reads(&channel)
@@ -66,7 +61,8 @@ fn matching_puts(view: ReadView<'_>, branch: i64, search: &Search) -> Res<Vec<(E
         {
             found.push((key, channel));
         }
-    }
+        Ok(())
+    })?;
     Ok(found)
 }
 

@@ -96,6 +96,6 @@ macro_rules! put {
 pub(super) const PUTS_OF_BRANCH: &str = put!("i.branch = ?1");
 /// One put.
 pub(super) const PUT: &str = put!("i.branch = ?1 AND i.channel = ?2 AND i.slot = ?3 AND i.ordinal = ?4");
-/// The checkpoints of a branch.
+/// The checkpoints of a branch: ordinal and `seq`.
 pub(super) const CHECKPOINTS_OF_BRANCH: &str =
-    "SELECT seq, ordinal FROM checkpoint WHERE namespace = ?1 AND branch = ?2";
+    "SELECT ordinal, seq FROM checkpoint WHERE namespace = ?1 AND branch = ?2";

@@ -6,7 +6,9 @@ use super::{MARK, derived, sql};
 use crate::store::counts::ThreadCounts;
 use crate::store::sqlite::check::Checker;
 use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::read::head;
+use crate::store::sqlite::tables::{TableRow, thread_facet};
 use std::collections::HashMap;
 
 impl Checker<'_> {
@@ -14,14 +16,11 @@ impl Checker<'_> {
     pub(crate) fn threads(&mut self) -> Res<()> {
         let view = self.view;
         let mut stored: HashMap<i64, StateRow> = HashMap::new();
-        let mut statement = view.conn.prepare_cached(sql::STATES)?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
+        view.conn.each(sql::STATES, [], |row| {
             let row = StateRow::decode(view.conn, view.keys, row);
-            if let Some(row) = self.note(row)? {
-                stored.insert(row.thread, row);
-            }
-        }
+            stored.extend(self.note(row)?.map(|row| (row.thread, row)));
+            Ok(())
+        })?;
         let mark = stored.remove(&MARK).map_or(0, |row| row.newest);
         let mut facets: HashMap<(i64, i64), i64> = HashMap::new();
         for row in stored.values() {
@@ -30,34 +29,33 @@ impl Checker<'_> {
             }
             facets.extend(row.facets.iter().map(|facet| ((*facet, row.newest), row.thread)));
         }
-        let mut roots = view.conn.prepare_cached(sql::ROOTS)?;
-        let mut rows = roots.query([])?;
-        while let Some(row) = rows.next()? {
-            let (thread, namespace): (i64, i64) = (row.get(0)?, row.get(1)?);
+        view.conn.each(sql::ROOTS, [], |row| {
+            let (thread, namespace) = FromColumns::read(row, 0)?;
             let found = stored.remove(&thread);
-            let Some((newest, _)) = head::newest(view.conn, namespace)? else { continue };
+            let Some((newest, _)) = head::newest(view.conn, namespace)? else { return Ok(()) };
             let usage = self.usage(thread, mark, found.as_ref())?;
             if newest > mark {
                 self.lagging(thread, found.as_ref(), usage);
-                continue;
+                return Ok(());
             }
             // Other invariants report the damage of a thread.
             let expected = undamaged(derived(view, thread, newest, usage))?;
-            let Some(expected) = expected.filter(|row| row.status.is_some()) else { continue };
+            let Some(expected) = expected.filter(|row| row.status.is_some()) else { return Ok(()) };
             if found.as_ref() != Some(&expected) {
                 let reason = "it does not follow from the log; make the table of threads anew";
                 self.problem(format!("thread_state {thread}"), reason);
             }
-        }
+            Ok(())
+        })?;
         for thread in stored.keys() {
             self.problem(format!("thread_state {thread}"), "it belongs to no thread");
         }
-        let (mut statement, mut strays) = (view.conn.prepare_cached(sql::FACETS)?, 0_u64);
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let (key, thread) = ((row.get(0)?, row.get(1)?), row.get::<_, i64>(2)?);
-            strays += u64::from(facets.remove(&key) != Some(thread));
-        }
+        let mut strays = 0_u64;
+        view.conn.each(thread_facet::Row::SELECT, [], |row| {
+            let thread_facet::Row { facet, newest, thread } = thread_facet::Row::read(row, 0)?;
+            strays += u64::from(facets.remove(&(facet, newest)) != Some(thread));
+            Ok(())
+        })?;
         if strays > 0 || !facets.is_empty() {
             let reason = format!("{strays} rows are of no thread, and {} are missing", facets.len());
             self.problem("thread_facet", reason);
@@ -68,8 +66,7 @@ impl Checker<'_> {
     /// Derives the tokens and the costs of a thread up to the mark. A row without counts is that of a thread of which
     /// checkpoints are being pruned, or have damaged rows.
     fn usage(&self, thread: i64, mark: i64, found: Option<&StateRow>) -> Res<Option<ThreadCounts>> {
-        let mut has_pruned = self.view.conn.prepare_cached(sql::HAS_PRUNED)?;
-        if found.is_some_and(|row| row.counts.is_none()) && has_pruned.query_row([thread], |row| row.get(0))? {
+        if found.is_some_and(|row| row.counts.is_none()) && self.view.conn.one(sql::HAS_PRUNED, [thread])? {
             return Ok(None);
         }
         undamaged(usage_of_thread(self.view, thread, mark))

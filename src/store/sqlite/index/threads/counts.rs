@@ -10,6 +10,7 @@ use super::row::{StateRow, undamaged};
 use super::{mark, sql};
 use crate::store::counts::ThreadCounts;
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::read::items::ChannelRows;
 use crate::store::sqlite::read::payloads::Payloads;
 use crate::store::sqlite::read::{lineage, list_end};
@@ -24,7 +25,7 @@ use crate::store::sqlite::sql as log_sql;
 use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::view::ReadView;
 use crate::store::threads::ThreadInfo;
-use rusqlite::params;
+use rusqlite::types::Value;
 use std::collections::HashMap;
 
 /// Returns the tokens and the costs that a checkpoint adds to its thread: those in its metadata, or, in the root
@@ -60,19 +61,19 @@ fn usage_of_messages(view: ReadView<'_>, branch: i64, ordinal: i64) -> Res<Threa
             continue;
         }
         let column = |position: u64| i64::try_from(position).unwrap_or(i64::MAX);
-        let mut written = view.conn.prepare_cached(crate::store::sqlite::sql::ITEMS_WRITTEN)?;
-        let mut rows = written.query(params![branch, list, column(first), column(end - 1), ordinal])?;
-        while let Some(row) = rows.next()? {
-            let (position, op): (i64, i64) = (row.get(0)?, row.get(1)?);
+        let written = [branch, list, column(first), column(end - 1), ordinal];
+        view.conn.each(log_sql::ITEMS_WRITTEN, written, |row| {
+            let (position, op, value): (i64, i64, Value) = FromColumns::read(row, 0)?;
             let place = || format!("item (branch {branch}, channel {list}, position {position}, ordinal {ordinal})");
-            let value = ValueColumn::from_column(row.get_ref(2)?).ok_or_else(|| corrupt(place(), "its value"));
+            let value = ValueColumn::from_column((&value).into()).ok_or_else(|| corrupt(place(), "its value"));
             if op == PUT
                 && let Some(tokens) = tokens(&mut payloads, value?, &place)?
                 && !has_older(view, &mut payloads, (branch, list, position), ordinal)?
             {
                 sum.add_usage(tokens);
             }
-        }
+            Ok(())
+        })?;
     }
     Ok(sum)
 }
@@ -94,16 +95,13 @@ fn has_older(
     (branch, list, position): (i64, i64, i64),
     ordinal: i64,
 ) -> Res<bool> {
-    let mut older = view.conn.prepare_cached(sql::OLDER_PUTS)?;
-    let mut rows = older.query(params![branch, list, position, ordinal])?;
-    while let Some(row) = rows.next()? {
+    let without_tokens = view.conn.each_while(sql::OLDER_PUTS, [branch, list, position, ordinal], |row| {
         let place = || format!("item (branch {branch}, channel {list}, position {position})");
-        let value = ValueColumn::from_column(row.get_ref(0)?).ok_or_else(|| corrupt(place(), "its value"))?;
-        if tokens(payloads, value, &place)?.is_some() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+        let value = Value::read(row, 0)?;
+        let value = ValueColumn::from_column((&value).into()).ok_or_else(|| corrupt(place(), "its value"))?;
+        Ok(tokens(payloads, value, &place)?.is_none())
+    })?;
+    Ok(!without_tokens)
 }
 
 /// Returns whether an item with tokens was put at a position before, on the same branch.
@@ -114,10 +112,8 @@ pub(crate) fn has_older_tokens(view: ReadView<'_>, place: (i64, i64, i64), ordin
 /// Returns the tokens and the costs of the checkpoints of a thread up to one of the log.
 pub(super) fn usage_of_thread(view: ReadView<'_>, thread: i64, last: i64) -> Res<ThreadCounts> {
     let mut sum = ThreadCounts::default();
-    let mut statement = view.conn.prepare_cached(sql::CHECKPOINTS_OF_THREAD)?;
-    let mut rows = statement.query([thread, last])?;
-    while let Some(row) = rows.next()? {
-        sum.add_usage(usage_of_checkpoint(view, row.get(0)?)?);
+    for seq in view.conn.all::<i64, Vec<_>>(sql::CHECKPOINTS_OF_THREAD, [thread, last])? {
+        sum.add_usage(usage_of_checkpoint(view, seq)?);
     }
     Ok(sum)
 }
@@ -146,10 +142,8 @@ pub(super) fn counted(view: ReadView<'_>, threads: Vec<ThreadInfo>) -> Res<Vec<T
     }
     let Some(mark) = undamaged(mark(view))? else { return Ok(threads) };
     let mut rest: HashMap<i64, Vec<i64>> = HashMap::new();
-    let mut statement = view.conn.prepare_cached(sql::REST)?;
-    let mut rows = statement.query([mark])?;
-    while let Some(row) = rows.next()? {
-        rest.entry(row.get(1)?).or_default().push(row.get(0)?);
+    for (seq, thread) in view.conn.all::<(i64, i64), Vec<_>>(sql::REST, [mark])? {
+        rest.entry(thread).or_default().push(seq);
     }
     let filled = threads.into_iter().map(|info| {
         let counts = undamaged(of_listed(view, mark, &rest, &info))?;

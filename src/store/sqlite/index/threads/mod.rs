@@ -33,12 +33,13 @@ use crate::store::record::CheckpointRecord;
 use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::index::projection::Projection;
+use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::read::head;
 use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::view::ReadView;
 use crate::store::status::{PARTIAL, StatusKind};
 use crate::store::threads::{ThreadInfo, ThreadOrder, ThreadPage, ThreadQuery};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::Connection;
 use std::collections::{BTreeMap, HashSet};
 
 /// The number of the row that holds the mark.
@@ -51,7 +52,7 @@ pub(crate) struct ThreadStates;
 impl Projection for ThreadStates {
     fn behind(&self, conn: &Connection, caches: &mut Caches) -> Res<u64> {
         let mark = marked(conn, caches)?;
-        let behind: i64 = conn.prepare_cached(sql::BEHIND)?.query_row([mark], |row| row.get(0))?;
+        let behind: i64 = conn.one(sql::BEHIND, [mark])?;
         Ok(behind.unsigned_abs())
     }
 
@@ -155,8 +156,7 @@ pub(crate) fn after_change(conn: &Connection, caches: &mut Caches, namespace: i6
         return Ok(());
     }
     debug_assert!(newest > 0, "a thread has a checkpoint");
-    let thread =
-        conn.prepare_cached(crate::store::sqlite::sql::NAMESPACE_THREAD)?.query_row([namespace], |row| row.get(0))?;
+    let thread = conn.one(crate::store::sqlite::sql::NAMESPACE_THREAD, [namespace])?;
     undamaged(renew(caches.view(conn), mark, thread, newest)).map(|_| ())
 }
 
@@ -172,8 +172,7 @@ pub(crate) fn after_writes(
     if newest > mark {
         return Ok(());
     }
-    let thread =
-        conn.prepare_cached(crate::store::sqlite::sql::NAMESPACE_THREAD)?.query_row([namespace], |row| row.get(0))?;
+    let thread = conn.one(crate::store::sqlite::sql::NAMESPACE_THREAD, [namespace])?;
     let row = undamaged(StateRow::read(conn, &caches.keys, thread))?.flatten();
     let has_partial = row.as_ref().is_some_and(|row| row.is_partial(&caches.keys));
     let of_number = |number: i64| usize::try_from(number).ok().and_then(|number| StatusKind::ALL.get(number));
@@ -202,21 +201,18 @@ fn follow(conn: &Connection, caches: &mut Caches) -> Res<()> {
     let stored = undamaged(mark(caches.view(conn)))?.unwrap_or(0);
     let mut mark = stored;
     let mut threads: BTreeMap<i64, FollowedThread> = BTreeMap::new();
-    let mut statement = conn.prepare_cached(sql::NEXT)?;
-    let mut rows = statement.query([stored, THREADS_FOLLOWED_MAX])?;
-    while let Some(row) = rows.next()? {
-        let seq: i64 = row.get(0)?;
+    type Next = (i64, Option<i64>, Option<i64>);
+    for (seq, thread, root) in conn.all::<Next, Vec<_>>(sql::NEXT, [stored, THREADS_FOLLOWED_MAX])? {
         // A table that goes back would never come to the end of the log.
         if seq <= mark {
             return Err(corrupt(format!("checkpoint {seq}"), "the log gives it out of order"));
         }
         mark = seq;
-        let Some(thread) = row.get::<_, Option<i64>>(1)? else { continue };
+        let Some(thread) = thread else { continue };
         let followed = threads.entry(thread).or_default();
         followed.seqs.push(mark);
-        followed.root = row.get::<_, Option<i64>>(2)?.map(|namespace| (namespace, mark)).or(followed.root);
+        followed.root = root.map(|namespace| (namespace, mark)).or(followed.root);
     }
-    drop(rows);
     for (thread, followed) in threads {
         follow_thread(caches, conn, mark, thread, &followed)?;
     }
@@ -292,8 +288,7 @@ fn derived(view: ReadView<'_>, thread: i64, newest: i64, usage: Option<ThreadCou
 /// Reads a thread whose newest checkpoint is known.
 fn info(view: ReadView<'_>, thread: i64, newest: i64) -> Res<ThreadInfo> {
     let wrong = |reason: &str| corrupt(format!("thread {thread}"), reason);
-    let id: Option<String> =
-        view.conn.prepare_cached(sql::PUBLIC_ID)?.query_row([thread], |row| row.get(0)).optional()?;
+    let id: Option<String> = view.conn.first(sql::PUBLIC_ID, [thread])?;
     let id = id.ok_or_else(|| wrong("the table of threads has it, but it does not exist"))?;
     let id = ThreadId::new(id).map_err(|_| wrong("its id does not match the format"))?;
     let head = view.head(&id, &Namespace::root())?.ok_or_else(|| wrong("it has no head"))?;
@@ -380,34 +375,22 @@ fn by_activity(view: ReadView<'_>, query: &ThreadQuery, page: &mut ThreadPage<'_
     let before = query.after.as_ref().map_or(i64::MAX, |after| i64::try_from(after.seq()).unwrap_or(i64::MAX));
     let mark = mark(view)?;
     let mut tail = HashSet::new();
-    let mut statement = view.conn.prepare_cached(sql::TAIL)?;
-    let mut rows = statement.query([mark])?;
-    let mut goes_on = true;
-    while let Some(row) = rows.next()? {
-        let (seq, thread): (i64, i64) = (row.get(0)?, row.get(1)?);
-        if tail.insert(thread) && goes_on && seq < before {
-            goes_on = page.offer(info(view, thread, seq)?);
-            if !goes_on {
-                return Ok(());
-            }
-        }
-    }
-    drop(rows);
-    let mut statement = view.conn.prepare_cached(sql::FACET)?;
+    let mut goes_on = view.conn.each_while(sql::TAIL, [mark], |row| {
+        let (seq, thread): (i64, i64) = FromColumns::read(row, 0)?;
+        Ok(!(tail.insert(thread) && seq < before) || page.offer(info(view, thread, seq)?))
+    })?;
     for facet in [damaged_facet(view.keys), facet_of(view.keys, query)] {
-        let mut rows = statement.query(params![facet, before])?;
-        while let Some(row) = rows.next()? {
-            let (newest, thread): (i64, i64) = (row.get(0)?, row.get(1)?);
-            if tail.contains(&thread) {
-                continue;
-            }
-            verify_facet(view, facet, thread, newest)?;
-            // The error of damaged rows ends the listing.
-            let info = info(view, thread, newest)?;
-            if facet != damaged_facet(view.keys) && !page.offer(info) {
-                return Ok(());
-            }
-        }
+        goes_on = goes_on
+            && view.conn.each_while(sql::FACET, [facet, before], |row| {
+                let (newest, thread): (i64, i64) = FromColumns::read(row, 0)?;
+                if tail.contains(&thread) {
+                    return Ok(true);
+                }
+                verify_facet(view, facet, thread, newest)?;
+                // The error of damaged rows ends the listing.
+                let info = info(view, thread, newest)?;
+                Ok(facet == damaged_facet(view.keys) || page.offer(info))
+            })?;
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use super::row::{damaged_facet, queue_facet};
 use super::{info, mark, sql, verify_facet};
 use crate::base::limits::PRIORITY_MAX;
 use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::read::head;
 use crate::store::sqlite::view::ReadView;
 use crate::store::threads::{ThreadCursor, ThreadInfo, ThreadPage, ThreadQuery};
@@ -43,13 +44,15 @@ impl QueueTail {
         self.mark = mark;
         self.rows.retain(|row| row.seq > mark);
         let last = self.rows.last().map_or(mark, |row| row.seq);
-        let mut statement = view.conn.prepare_cached(sql::TAIL_RANKED)?;
-        let mut rows = statement.query(params![last, format!("\"{}\"", ThreadInfo::PRIORITY)])?;
-        while let Some(row) = rows.next()? {
-            let id: Option<[u8; 16]> = row.get(3)?;
-            let end = id.map(|id| Ok::<_, rusqlite::Error>((id, row.get(4)?))).transpose()?;
-            self.rows.push(TailRow { seq: row.get(0)?, thread: row.get(1)?, is_ranked: row.get(2)?, end });
-        }
+        type Columns = (i64, i64, bool, Option<[u8; 16]>, i64);
+        let added: Vec<Columns> =
+            view.conn.all(sql::TAIL_RANKED, params![last, format!("\"{}\"", ThreadInfo::PRIORITY)])?;
+        self.rows.extend(added.into_iter().map(|(seq, thread, is_ranked, id, namespace)| TailRow {
+            seq,
+            thread,
+            is_ranked,
+            end: id.map(|id| (id, namespace)),
+        }));
         Ok(())
     }
 
@@ -127,17 +130,12 @@ fn each_of(
     admits: &mut dyn FnMut(i64) -> Res<bool>,
     visit: &mut dyn FnMut(ThreadInfo) -> Res<bool>,
 ) -> Res<bool> {
-    let mut statement = view.conn.prepare_cached(sql::FACET_OLDEST)?;
-    let mut rows = statement.query(params![facet, after])?;
-    while let Some(row) = rows.next()? {
-        let (newest, thread): (i64, i64) = (row.get(0)?, row.get(1)?);
+    view.conn.each_while(sql::FACET_OLDEST, [facet, after], |row| {
+        let (newest, thread): (i64, i64) = FromColumns::read(row, 0)?;
         if tail.contains(&thread) || !admits(thread)? {
-            continue;
+            return Ok(true);
         }
         verify_facet(view, facet, thread, newest)?;
-        if !visit(info(view, thread, newest)?)? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+        visit(info(view, thread, newest)?)
+    })
 }

@@ -10,7 +10,8 @@ use crate::store::counts::ThreadCounts;
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::{Fault, Res, corrupt, damage};
 use crate::store::sqlite::keys::{Identity, Keys};
-use crate::store::sqlite::tables::{KeyChecked, TableRow, thread_facet, thread_state};
+use crate::store::sqlite::query::Statements;
+use crate::store::sqlite::tables::{Bare, KeyChecked, TableRow, thread_facet, thread_state};
 use crate::store::status::StatusKind;
 use crate::store::threads::{ThreadInfo, ThreadQuery};
 use rusqlite::types::{Value, ValueRef};
@@ -154,9 +155,7 @@ impl StateRow {
 
     /// Returns the row of a thread.
     pub(super) fn read(conn: &Connection, keys: &Keys, thread: i64) -> Res<Option<Self>> {
-        let mut statement = conn.prepare_cached(thread_state::Row::BY_KEY)?;
-        let mut rows = statement.query([thread])?;
-        rows.next()?.map(|row| Self::decode(conn, keys, row)).transpose()
+        conn.read_first(thread_state::Row::BY_KEY, [thread], |row| Self::decode(conn, keys, row))
     }
 
     /// Decodes the column of the counts.
@@ -208,15 +207,14 @@ impl StateRow {
             }
             Some(None) => false,
             None => {
-                conn.prepare_cached(sql::FACETS_DELETE)?.execute([self.thread])?;
+                conn.run(sql::FACETS_DELETE, [self.thread])?;
                 false
             }
         };
         if !is_filed {
             let Self { newest, thread, .. } = *self;
-            let mut put = conn.prepare_cached(thread_facet::Row::PUT)?;
             for &facet in &self.facets {
-                thread_facet::Row { facet, newest, thread }.store_by(&mut put, None)?;
+                thread_facet::Row { facet, newest, thread }.put(conn)?;
             }
         }
         let facets: Vec<u8> = self.facets.iter().flat_map(|facet| facet.to_le_bytes()).collect();
@@ -227,9 +225,8 @@ impl StateRow {
     }
 
     fn delete_facets(&self, conn: &Connection) -> Res<()> {
-        let mut delete = conn.prepare_cached(thread_facet::Row::DELETE)?;
-        self.facets.iter().try_for_each(|facet| delete.execute([*facet, self.newest]).map(|_| ()))?;
-        Ok(())
+        let delete = |facet: &i64| conn.run(thread_facet::Row::DELETE, [*facet, self.newest]).map(|_| ());
+        self.facets.iter().try_for_each(delete)
     }
 }
 
@@ -238,9 +235,9 @@ pub(super) fn hide(conn: &Connection, keys: &Keys, thread: i64) -> Res<()> {
     match undamaged(StateRow::read(conn, keys, thread))? {
         Some(Some(row)) => row.delete_facets(conn)?,
         Some(None) => return Ok(()),
-        None => _ = conn.prepare_cached(sql::FACETS_DELETE)?.execute([thread])?,
+        None => _ = conn.run(sql::FACETS_DELETE, [thread])?,
     }
-    conn.prepare_cached(thread_state::Row::DELETE)?.execute([thread])?;
+    conn.run(thread_state::Row::DELETE, [thread])?;
     Ok(())
 }
 

@@ -13,7 +13,6 @@ pub(super) const FACET: &str =
 /// The same, after a checkpoint of the log, the oldest first.
 pub(super) const FACET_OLDEST: &str =
     "SELECT newest, thread FROM thread_facet WHERE facet = ?1 AND newest > ?2 ORDER BY newest";
-pub(super) const FACETS: &str = "SELECT facet, newest, thread FROM thread_facet";
 
 /// The checkpoints of root namespaces after one of the log, the newest first, each with its thread. A deleted thread
 /// has no row.

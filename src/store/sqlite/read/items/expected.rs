@@ -6,6 +6,7 @@
 
 use super::ListSpan;
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::rows::item::{item_place, range_position};
 use crate::store::sqlite::sql;
 use crate::store::sqlite::view::ReadView;
@@ -40,9 +41,7 @@ impl ExpectedRows {
     pub(super) fn verify(&self, view: ReadView<'_>, span: ListSpan, channel: i64) -> Res<()> {
         let Some(position) = self.positions.iter().flatten().next() else { return Ok(()) };
         let range = params![span.branch, channel, range_position(span.last)];
-        if view.conn.prepare_cached(sql::HAS_RANGE_ROW)?.query_row(range, |row| row.get(0))?
-            || view.is_pruned_at(span.branch, span.last)?
-        {
+        if view.conn.one(sql::HAS_RANGE_ROW, range)? || view.is_pruned_at(span.branch, span.last)? {
             return Ok(());
         }
         Err(corrupt(item_place(span.branch, channel, *position, span.last), "the row is missing"))

@@ -7,22 +7,19 @@ use crate::base::{ThreadId, Timestamp};
 use crate::store::lease::{LeaseOwner, LeaseRecord};
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::Keys;
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::tables::{KeyChecked, TableRow, lease};
 use crate::store::sqlite::view::ReadView;
 use rusqlite::{Connection, Row};
 
 /// Returns the lease of a thread.
 pub(crate) fn of_id(view: ReadView<'_>, thread: &ThreadId) -> Res<Option<LeaseRecord>> {
-    let mut statement = view.conn.prepare_cached(sql::LEASE_OF)?;
-    let mut rows = statement.query([thread.as_str()])?;
-    rows.next()?.map(|row| decode(view.keys, row)).transpose()
+    view.conn.read_first(sql::LEASE_OF, [thread.as_str()], |row| decode(view.keys, row))
 }
 
 /// Returns the lease of the thread of a namespace.
 pub(crate) fn of_namespace(view: ReadView<'_>, namespace: i64) -> Res<Option<LeaseRecord>> {
-    let mut statement = view.conn.prepare_cached(sql::LEASE_OF_NAMESPACE)?;
-    let mut rows = statement.query([namespace])?;
-    rows.next()?.map(|row| decode(view.keys, row)).transpose()
+    view.conn.read_first(sql::LEASE_OF_NAMESPACE, [namespace], |row| decode(view.keys, row))
 }
 
 /// Verifies a row of [`CHECK_LEASES`].
@@ -31,9 +28,7 @@ pub(crate) fn check(view: ReadView<'_>, row: &Row<'_>) -> Res<()> {
 }
 
 pub(crate) fn read(conn: &Connection, keys: &Keys, thread: i64) -> Res<Option<LeaseRecord>> {
-    let mut statement = conn.prepare_cached(lease::Row::BY_KEY)?;
-    let mut rows = statement.query([thread])?;
-    rows.next()?.map(|row| decode(keys, row)).transpose()
+    conn.read_first(lease::Row::BY_KEY, [thread], |row| decode(keys, row))
 }
 
 /// Decodes and verifies a row.

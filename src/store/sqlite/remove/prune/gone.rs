@@ -7,6 +7,7 @@
 use super::slice::{PruneSlice, payload_of, rows_at};
 use super::{is_channel, seq_at, sql};
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::read::items::DeletedRanges;
 use crate::store::sqlite::read::lineage::{self, INTERVAL};
 use crate::store::sqlite::read::list_end::positions;
@@ -17,8 +18,8 @@ use crate::store::sqlite::rows::pack::unpack_ranges;
 use crate::store::sqlite::rows::version;
 use crate::store::sqlite::rows::version::{LIST, VersionRow};
 use crate::store::sqlite::sql as log_sql;
-use rusqlite::types::ValueRef;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::Row;
+use rusqlite::types::{Value, ValueRef};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The rows that go, and the payloads that go with them.
@@ -41,6 +42,18 @@ pub(super) struct GoneItem {
     pub(super) op: i64,
     pub(super) payload: Option<i64>,
 }
+
+impl FromColumns for GoneItem {
+    const COUNT: usize = 2;
+
+    fn read(row: &Row<'_>, first: usize) -> rusqlite::Result<Self> {
+        let (op, value) = <(i64, Value)>::read(row, first)?;
+        Ok(Self { op, payload: ValueRef::from(&value).as_i64().ok() })
+    }
+}
+
+/// A row of `item`: position, ordinal, operation and value.
+type ListRow = (i64, i64, i64, Value);
 
 /// The lists of a slice, while they are walked from the newest checkpoint down.
 struct ListWalk<'s, 'a> {
@@ -108,26 +121,23 @@ impl ListWalk<'_, '_> {
         // Nothing lies below the positions that it hides.
         let hides_nothing = is_bottom && !change.builds_on_reference;
         if change.positions.0 < change.positions.1 {
-            let mut written = view.conn.prepare_cached(log_sql::ITEMS_WRITTEN)?;
-            let mut is_replaced = view.conn.prepare_cached(sql::IS_REPLACED)?;
             let (from, to) = (as_slot(change.positions.0), as_slot(change.positions.1 - 1));
-            let mut rows = written.query(params![branch, list, from, to, ordinal])?;
-            while let Some(row) = rows.next()? {
-                let (slot, op): (i64, i64) = (row.get(0)?, row.get(1)?);
-                let payload = row.get_ref(2)?.as_i64().ok();
+            view.conn.each(log_sql::ITEMS_WRITTEN, [branch, list, from, to, ordinal], |row| {
+                let (slot, item) = (i64::read(row, 0)?, GoneItem::read(row, 1)?);
                 let is_covered = self.covered.get(&list).is_some_and(|covered| covered.is_deleted(slot, ordinal));
                 let is_hidden = goes
                     && (is_covered
-                        || op == DELETE && hides_nothing
-                        || is_replaced.query_row(params![branch, list, slot, ordinal, top], |row| row.get(0))?);
+                        || item.op == DELETE && hides_nothing
+                        || view.conn.one(sql::IS_REPLACED, [branch, list, slot, ordinal, top])?);
                 match is_hidden {
-                    true => self.gone.add_item((list, slot, ordinal), GoneItem { op, payload }),
-                    false => self.stay.entry(ordinal).or_default().extend(payload),
+                    true => _ = self.gone.items.insert((list, slot, ordinal), item),
+                    false => self.stay.entry(ordinal).or_default().extend(item.payload),
                 }
                 if run < first {
                     self.hide_before(list, slot)?;
                 }
-            }
+                Ok(())
+            })?;
         }
         self.whole(change, goes, hides_nothing)
     }
@@ -137,11 +147,10 @@ impl ListWalk<'_, '_> {
         let PruneSlice { view, branch, first, run, .. } = *self.slice;
         let PrunedListChange { list, ordinal, .. } = *change;
         let slot = -1 - ordinal;
-        let mut at = view.conn.prepare_cached(sql::ROWS_OF_SLOT)?;
-        let mut rows = at.query(params![branch, list, slot, ordinal, ordinal])?;
-        let Some(row) = rows.next()? else { return Ok(()) };
-        let op: i64 = row.get(1)?;
-        let ranges = ranges_of(op, row.get_ref(2)?, || item_place(branch, list, slot, ordinal))?;
+        let row: Option<(i64, i64, Value)> =
+            view.conn.first(sql::ROWS_OF_SLOT, [branch, list, slot, ordinal, ordinal])?;
+        let Some((_, op, value)) = row else { return Ok(()) };
+        let ranges = ranges_of(op, &value, || item_place(branch, list, slot, ordinal))?;
         let Some(covered) = self.covered.get_mut(&list) else { return Ok(()) };
         if goes && (covered.cover(0, u64::MAX) || op == DELETE_RANGE && hides_nothing) {
             self.gone.items.insert((list, slot, ordinal), GoneItem { op, payload: None });
@@ -160,11 +169,9 @@ impl ListWalk<'_, '_> {
         let PruneSlice { view, branch, last, top, .. } = *self.slice;
         let mut ranges = DeletedRanges::default();
         if top > last + 1 {
-            let mut statement = view.conn.prepare_cached(sql::WHOLES_BETWEEN)?;
-            let mut rows = statement.query(params![branch, list, last + 1, top])?;
-            while let Some(row) = rows.next()? {
-                let (slot, ordinal, op): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-                let found = ranges_of(op, row.get_ref(3)?, || item_place(branch, list, slot, ordinal))?;
+            let wholes: Vec<ListRow> = view.conn.all(sql::WHOLES_BETWEEN, [branch, list, last + 1, top])?;
+            for (slot, ordinal, op, value) in wholes {
+                let found = ranges_of(op, &value, || item_place(branch, list, slot, ordinal))?;
                 found.into_iter().for_each(|(first, end)| ranges.paint(first, end, ordinal));
             }
         }
@@ -186,23 +193,20 @@ impl ListWalk<'_, '_> {
                 self.covered.insert(list, ranges);
             }
             let Some(covered) = self.covered.get(&list) else { continue };
-            let mut of_run = view.conn.prepare_cached(sql::ROWS_OF_RUN)?;
-            let mut is_replaced = view.conn.prepare_cached(sql::IS_REPLACED)?;
-            let mut rows = of_run.query(params![branch, list, run, first - 1])?;
-            while let Some(row) = rows.next()? {
-                let (slot, ordinal): (i64, i64) = (row.get(0)?, row.get(1)?);
+            view.conn.each(sql::ROWS_OF_RUN, [branch, list, run, first - 1], |row| {
+                let (slot, ordinal, item): (i64, i64, GoneItem) = FromColumns::read(row, 0)?;
                 let is_hidden = match slot {
                     0.. => {
                         covered.is_deleted(slot, ordinal)
-                            || is_replaced.query_row(params![branch, list, slot, ordinal, top], |row| row.get(0))?
+                            || view.conn.one(sql::IS_REPLACED, [branch, list, slot, ordinal, top])?
                     }
                     _ => covered.cover(0, u64::MAX),
                 };
                 if is_hidden {
-                    let item = GoneItem { op: row.get(2)?, payload: row.get_ref(3)?.as_i64().ok() };
                     self.gone.items.insert((list, slot, ordinal), item);
                 }
-            }
+                Ok(())
+            })?;
         }
         Ok(())
     }
@@ -210,33 +214,23 @@ impl ListWalk<'_, '_> {
     /// Adds the rows of pruned checkpoints before the slice at a position that has a newer row.
     fn hide_before(&mut self, list: i64, slot: i64) -> Res<()> {
         let PruneSlice { view, branch, first, run, .. } = *self.slice;
-        let mut older = view.conn.prepare_cached(sql::ROWS_OF_SLOT)?;
-        let mut rows = older.query(params![branch, list, slot, run, first - 1])?;
-        while let Some(row) = rows.next()? {
-            let item = GoneItem { op: row.get(1)?, payload: row.get_ref(2)?.as_i64().ok() };
-            self.gone.add_item((list, slot, row.get(0)?), item);
-        }
+        let older: Vec<(i64, GoneItem)> = view.conn.all(sql::ROWS_OF_SLOT, [branch, list, slot, run, first - 1])?;
+        self.gone.items.extend(older.into_iter().map(|(ordinal, item)| ((list, slot, ordinal), item)));
         Ok(())
     }
 
     /// Adds the rows of pruned checkpoints before the slice in a range that was deleted since.
     fn hide_range_before(&mut self, list: i64, from: u64, end: u64) -> Res<()> {
         let PruneSlice { view, branch, first, run, .. } = *self.slice;
-        let mut next = view.conn.prepare_cached(sql::NEXT_SLOT)?;
         let (mut slot, last) = (as_slot(from), as_slot(end));
-        while let Some(found) =
-            next.query_row(params![branch, list, slot, last], |row| row.get::<_, i64>(0)).optional()?
-        {
+        while let Some(found) = view.conn.first::<i64>(sql::NEXT_SLOT, [branch, list, slot, last])? {
             self.hide_before(list, found)?;
             slot = found.saturating_add(1);
         }
         if (from, end) == (0, u64::MAX) {
-            let mut wholes = view.conn.prepare_cached(sql::WHOLES_BETWEEN)?;
-            let mut rows = wholes.query(params![branch, list, run, first - 1])?;
-            while let Some(row) = rows.next()? {
-                let item = GoneItem { op: row.get(2)?, payload: None };
-                self.gone.add_item((list, row.get(0)?, row.get(1)?), item);
-            }
+            let wholes: Vec<(i64, i64, GoneItem)> =
+                view.conn.all(sql::WHOLES_BETWEEN, [branch, list, run, first - 1])?;
+            self.gone.items.extend(wholes.into_iter().map(|(slot, ordinal, item)| ((list, slot, ordinal), item)));
         }
         Ok(())
     }
@@ -292,9 +286,8 @@ impl ListWalk<'_, '_> {
         }
         if !self.slice.has_kept_child(last) {
             // The rows of the next one were deleted in part when it was pruned.
-            let mut is_held = view.conn.prepare_cached(sql::IS_HELD)?;
             for id in self.writes(seq_at(view.conn, branch, last)?)? {
-                if !is_held.query_row(params![branch, last + 1, id], |row| row.get::<_, bool>(0))? {
+                if !view.conn.one::<bool>(sql::IS_HELD, [branch, last + 1, id])? {
                     of_rows.insert((last + 1, id));
                 }
             }
@@ -302,8 +295,7 @@ impl ListWalk<'_, '_> {
         let source = match of_rows.first() {
             Some((ordinal, _)) if *ordinal == run => {
                 let first = seq_at(view.conn, branch, run)?;
-                let mut parent = view.conn.prepare_cached(sql::PARENT_SEQ)?;
-                let parent: Option<i64> = parent.query_row([first], |row| row.get(0))?;
+                let parent: Option<i64> = view.conn.one(sql::PARENT_SEQ, [first])?;
                 parent.map_or(Ok(Vec::new()), |parent| self.writes(parent))?
             }
             _ => Vec::new(),
@@ -330,9 +322,7 @@ impl ListWalk<'_, '_> {
 
     /// Returns the payloads of the writes of the tasks of a checkpoint.
     fn writes(&self, seq: i64) -> Res<Vec<i64>> {
-        let mut statement = self.slice.view.conn.prepare_cached(log_sql::WRITE_PAYLOADS)?;
-        let ids = statement.query_map([seq], |row| row.get(0))?;
-        Ok(ids.collect::<rusqlite::Result<_>>()?)
+        self.slice.view.conn.all(log_sql::WRITE_PAYLOADS, [seq])
     }
 }
 
@@ -341,11 +331,11 @@ fn as_slot(position: u64) -> i64 {
 }
 
 /// Returns the ranges that an operation on more than one position deletes.
-fn ranges_of(op: i64, value: ValueRef<'_>, place: impl Fn() -> String) -> Res<Vec<(u64, u64)>> {
+fn ranges_of(op: i64, value: &Value, place: impl Fn() -> String) -> Res<Vec<(u64, u64)>> {
     if op == REFERENCE {
         return Ok(vec![(0, u64::MAX)]);
     }
-    let ranges = value.as_blob().ok().and_then(unpack_ranges);
+    let ranges = ValueRef::from(value).as_blob().ok().and_then(unpack_ranges);
     let ranges = ranges.ok_or_else(|| corrupt(place(), "its deleted ranges cannot be decoded"))?;
     Ok(ranges.into_iter().map(|range| (range.first, range.end)).collect())
 }

@@ -22,6 +22,7 @@ use crate::store::sqlite::commit::caches;
 use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::fault::{Res, corrupt, invalid};
 use crate::store::sqlite::index::PROJECTIONS;
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::head;
 use crate::store::sqlite::read::lineage;
 use crate::store::sqlite::rows::name::Kind;
@@ -32,7 +33,7 @@ use crate::store::sqlite::sql as log_sql;
 use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::view::ReadView;
 use parking_lot::Mutex;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 use slice::PruneSlice;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -69,7 +70,7 @@ impl PruneState {
 type PruneMark = (i64, i64, i64);
 
 fn mark(conn: &Connection) -> Res<PruneMark> {
-    Ok(conn.prepare_cached(sql::MARK)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?)
+    conn.one(sql::MARK, [])
 }
 
 /// Prunes the next checkpoints of a span in the transaction that is open.
@@ -99,8 +100,7 @@ pub(crate) fn step(conn: &Connection, caches: &mut Caches, job: &PruneJob) -> Re
 fn place(view: ReadView<'_>, thread: &ThreadId, span: &PruneSpan) -> Res<Option<(i64, i64, i64)>> {
     let Some(thread) = neighbors::thread_number(view.conn, thread)? else { return Ok(None) };
     let branch = i64::try_from(span.branch).unwrap_or(i64::MAX);
-    let mut of = view.conn.prepare_cached(log_sql::BRANCH_THREAD)?;
-    if of.query_row([branch], |row| row.get::<_, i64>(0)).optional()? != Some(thread) {
+    if view.conn.first(log_sql::BRANCH_THREAD, [branch])? != Some(thread) {
         return Err(invalid("prune.branch", format!("{branch} is not a branch of the thread")));
     }
     let end = last_ordinal(view.conn, branch)?;
@@ -111,55 +111,43 @@ fn place(view: ReadView<'_>, thread: &ThreadId, span: &PruneSpan) -> Res<Option<
 }
 
 fn last_ordinal(conn: &Connection, branch: i64) -> Res<i64> {
-    let last: Option<i64> = conn.prepare_cached(sql::LAST_ORDINAL)?.query_row([branch], |row| row.get(0))?;
+    let last: Option<i64> = conn.one(sql::LAST_ORDINAL, [branch])?;
     last.ok_or_else(|| corrupt(format!("branch {branch}"), "the rows of its checkpoints are missing"))
 }
 
 /// Returns the places of the checkpoints of a thread that cannot be pruned once the namespaces `without` are gone; of
 /// these, the places on which something else rests, or which stay for another reason.
 pub(crate) fn unprunable(view: ReadView<'_>, thread: &ThreadId, without: &[Namespace]) -> Res<BTreeSet<(i64, i64)>> {
-    let mut found = BTreeSet::new();
     let conn = view.conn;
     let without = namespaces::numbers(view, thread, without)?;
-    let Some(thread) = neighbors::thread_number(conn, thread)? else { return Ok(found) };
+    let Some(thread) = neighbors::thread_number(conn, thread)? else { return Ok(BTreeSet::new()) };
     let mut needed = BTreeSet::new();
     for namespace in &without {
         if namespaces::is_needed(view, thread, *namespace)? {
             needed.insert(*namespace);
         }
     }
-    let mut forked = conn.prepare_cached(sql::FORKED_PLACES)?;
-    let mut rows = forked.query([thread])?;
-    while let Some(row) = rows.next()? {
-        found.insert((row.get(0)?, row.get(1)?));
-    }
+    let mut found: BTreeSet<(i64, i64)> = conn.all(sql::FORKED_PLACES, [thread])?;
     let (mut namespaces, mut targets) = (BTreeSet::new(), BTreeSet::new());
-    let mut branches = conn.prepare_cached(sql::BRANCHES_OF_THREAD)?;
-    let mut rows = branches.query([thread])?;
-    while let Some(row) = rows.next()? {
-        let (branch, namespace): (i64, i64) = (row.get(0)?, row.get(3)?);
+    type Branch = (i64, Option<i64>, Option<i64>, i64);
+    for (branch, parent, upto, namespace) in conn.all::<Branch, Vec<_>>(sql::BRANCHES_OF_THREAD, [thread])? {
         if needed.contains(&namespace) {
             found.insert((branch, last_ordinal(conn, branch)?));
         }
         if without.contains(&namespace) {
             continue;
         }
-        if let (Some(parent), Some(upto)) = (row.get(1)?, row.get(2)?) {
-            found.insert((parent, upto));
-        }
+        found.extend(parent.zip(upto));
         let last = last_ordinal(conn, branch)?;
         found.insert((branch, last));
         namespaces.insert(namespace);
         for key in lineage::newest(view, branch, last)?.into_values().filter(|row| is_channel(row.kind)) {
             let channel = view.names.text(conn, Kind::Channel, key.key)?;
             let Some(list) = view.names.find(conn, Kind::List, &channel)? else { continue };
-            let mut references = conn.prepare_cached(sql::REFERENCES)?;
-            let mut rows = references.query([branch, list])?;
-            while let Some(row) = rows.next()? {
-                let packed = row.get_ref(0)?.as_blob().ok().and_then(unpack_reference);
+            for packed in conn.all::<Vec<u8>, Vec<_>>(sql::REFERENCES, [branch, list])? {
                 let wrong =
                     || corrupt(format!("item (branch {branch}, channel {list})"), "a reference cannot be decoded");
-                targets.insert(packed.ok_or_else(wrong)?.0);
+                targets.insert(unpack_reference(&packed).ok_or_else(wrong)?.0);
             }
         }
     }
@@ -169,10 +157,8 @@ pub(crate) fn unprunable(view: ReadView<'_>, thread: &ThreadId, without: &[Names
         }
         targets.extend(view.named_branches(namespace)?);
     }
-    let mut place = conn.prepare_cached(sql::PLACE_OF)?;
     for seq in targets {
-        let of: Option<(i64, i64)> = place.query_row([seq], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-        found.extend(of);
+        found.extend(conn.first::<(i64, i64)>(sql::PLACE_OF, [seq])?);
     }
     Ok(found)
 }
@@ -203,15 +189,14 @@ pub(crate) fn estimate(view: ReadView<'_>, thread: &ThreadId, spans: &[PruneSpan
 /// Returns whether the checkpoint at a place was pruned, and how many before it, as it knows of.
 fn pruned_at(conn: &Connection, branch: i64, ordinal: i64) -> Res<Option<i64>> {
     let seq = seq_at(conn, branch, ordinal)?;
-    let mut statement = conn.prepare_cached(sql::SOURCE_AND_PARENTS)?;
-    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, pruned_below(row.get_ref(1)?.as_blob_or_null()?)));
-    let found = statement.query_row([seq], read).optional()?;
-    Ok(found.filter(|(source, _)| is_pruned_column(*source)).map(|(_, below)| below))
+    let found: Option<(i64, Option<Vec<u8>>)> = conn.first(sql::SOURCE_AND_PARENTS, [seq])?;
+    let found = found.filter(|(source, _)| is_pruned_column(*source));
+    Ok(found.map(|(_, parents)| pruned_below(parents.as_deref())))
 }
 
 /// Returns the `seq` of the checkpoint at a place.
 fn seq_at(conn: &Connection, branch: i64, ordinal: i64) -> Res<i64> {
-    let seq = conn.prepare_cached(sql::SEQ_AT_PLACE)?.query_row([branch, ordinal], |row| row.get(0)).optional()?;
+    let seq = conn.first(sql::SEQ_AT_PLACE, [branch, ordinal])?;
     seq.ok_or_else(|| {
         corrupt(format!("version (branch {branch}, ordinal {ordinal})"), "the rows of the checkpoint are missing")
     })

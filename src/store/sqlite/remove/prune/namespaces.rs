@@ -15,14 +15,15 @@ use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::commit::ids::Table;
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::index::PROJECTIONS;
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::head;
 use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::rows::source::is_pruned_column;
 use crate::store::sqlite::sql as log_sql;
-use crate::store::sqlite::tables::{Bare, Checked, TableRow, namespace, tombstone};
+use crate::store::sqlite::tables::{Bare, Checked, TableRow, checkpoint, namespace, tombstone};
 use crate::store::sqlite::view::ReadView;
 use parking_lot::Mutex;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -44,18 +45,18 @@ pub(crate) fn detach(conn: &Connection, caches: &mut Caches, removal: &Namespace
     }
     let pruned = sum_of(caches.view(conn), &found)?;
     PROJECTIONS.iter().try_for_each(|projection| projection.prune(conn, caches, &removal.thread))?;
-    conn.prepare_cached(log_sql::HIGH_WATER_RAISE)?.execute([])?;
-    conn.prepare_cached(log_sql::ERASE_BEGIN)?.execute([])?;
+    conn.run(log_sql::HIGH_WATER_RAISE, [])?;
+    conn.run(log_sql::ERASE_BEGIN, [])?;
     let number = caches.ids.next(conn, Table::Thread)?;
     // No row of `thread` has the number, so it counts as used by this alone.
-    conn.prepare_cached(sql::THREAD_USED)?.execute([number])?;
+    conn.run(sql::THREAD_USED, [number])?;
     tombstone::Row { thread: number, state: 0 }.insert(conn)?;
     for (id, path) in &found {
-        conn.prepare_cached(log_sql::TIMERS_DELETE)?.execute([id])?;
-        conn.prepare_cached(namespace::Row::DELETE)?.execute([id])?;
+        conn.run(log_sql::TIMERS_DELETE, [id])?;
+        conn.run(namespace::Row::DELETE, [id])?;
         namespace::Row { id: *id, thread: number, path: path.as_str() }.insert(conn)?;
     }
-    conn.prepare_cached(log_sql::ERASE_END)?.execute([])?;
+    conn.run(log_sql::ERASE_END, [])?;
     caches.erased();
     PROJECTIONS.iter().try_for_each(|projection| projection.recount(conn, caches, &removal.thread))?;
     *removal.pruned.lock() = pruned;
@@ -81,9 +82,8 @@ fn removable(
         let paths: Vec<Namespace> = found.iter().map(|(_, path)| path.clone()).collect();
         let held: BTreeSet<i64> = unprunable(view, thread, &paths)?.into_iter().map(|(branch, _)| branch).collect();
         let before = found.len();
-        let mut of_branch = view.conn.prepare_cached(sql::BRANCH_NAMESPACE)?;
         for branch in held {
-            let namespace: Option<i64> = of_branch.query_row([branch], |row| row.get(0)).optional()?;
+            let namespace: Option<i64> = view.conn.first(sql::BRANCH_NAMESPACE, [branch])?;
             found.retain(|(id, _)| Some(*id) != namespace);
         }
         if found.len() == before {
@@ -96,31 +96,24 @@ fn removable(
 /// with a checkpoint of another namespace, or one of its checkpoints states what model calls used.
 pub(super) fn is_needed(view: ReadView<'_>, thread: i64, id: i64) -> Res<bool> {
     let conn = view.conn;
-    if conn.prepare_cached(sql::IS_NEEDED)?.query_row([thread, id], |row| row.get(0))? {
+    if conn.one(sql::IS_NEEDED, [thread, id])? {
         return Ok(true);
     }
-    let mut statement = conn.prepare_cached(sql::METADATA)?;
-    let mut rows = statement.query([id])?;
-    while let Some(row) = rows.next()? {
-        let (seq, checkpoint): (i64, [u8; 16]) = (row.get(0)?, row.get(1)?);
-        let place = || format!("checkpoint {seq}");
-        let metadata = sealed::metadata(conn, view.keys, &checkpoint, row.get_ref(2)?, &place)?;
-        if is_pruned_column(row.get(3)?) || pruned_metadata(metadata.as_deref()).is_some() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    let goes_on = conn.each_while(sql::METADATA, [id], |row| {
+        let row = checkpoint::Row::read(row, 0)?;
+        let metadata = sealed::metadata(conn, view.keys, &row.id, row.metadata, &|| row.place())?;
+        Ok(!is_pruned_column(row.source) && pruned_metadata(metadata.as_deref()).is_none())
+    })?;
+    Ok(!goes_on)
 }
 
 /// Returns the report of a removal of namespaces.
 fn sum_of(view: ReadView<'_>, namespaces: &[(i64, Namespace)]) -> Res<Pruned> {
     let mut sum = Pruned::default();
     for (id, _) in namespaces {
-        let counted = view.conn.prepare_cached(sql::SUMS_OF_NAMESPACE)?.query_row([id], |row| {
-            let count = |column: usize| row.get::<_, i64>(column).map(i64::unsigned_abs);
-            Ok(Pruned { checkpoints: count(0)?, values: count(1)?, bytes: count(2)? })
-        })?;
-        sum.add(counted);
+        let (checkpoints, values, bytes): (i64, i64, i64) = view.conn.one(sql::SUMS_OF_NAMESPACE, [id])?;
+        let [checkpoints, values, bytes] = [checkpoints, values, bytes].map(i64::unsigned_abs);
+        sum.add(Pruned { checkpoints, values, bytes });
     }
     Ok(sum)
 }

@@ -1,6 +1,6 @@
 //! One slice: some checkpoints of a branch that are pruned together.
 
-use super::gone::{GoneItem, GoneRows};
+use super::gone::GoneRows;
 use super::{pruned_at, seq_at, sql};
 use crate::limits::RECLAIM_COST_MAX;
 use crate::store::counts::pruned_metadata;
@@ -8,6 +8,7 @@ use crate::store::prune::Pruned;
 use crate::store::sqlite::commit::checkpoint::insert_versions;
 use crate::store::sqlite::commit::replaced;
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::lineage::{self, INTERVAL};
 use crate::store::sqlite::read::list_end::positions;
 use crate::store::sqlite::rows::checkpoint::RecordRow;
@@ -19,8 +20,8 @@ use crate::store::sqlite::rows::{sealed, version};
 use crate::store::sqlite::sql as log_sql;
 use crate::store::sqlite::tables::{TableRow, checkpoint, item};
 use crate::store::sqlite::view::ReadView;
+use rusqlite::Row;
 use rusqlite::types::{Value, ValueRef};
-use rusqlite::{OptionalExtension, Row, params};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Checkpoints of a branch that are pruned together, and what surrounds them.
@@ -92,14 +93,14 @@ impl<'a> PruneSlice<'a> {
         for ordinal in self.before()..=self.last {
             seqs.insert(ordinal, seq_at(conn, self.branch, ordinal)?);
         }
-        conn.prepare_cached(log_sql::HIGH_WATER_RAISE)?.execute([])?;
-        conn.prepare_cached(log_sql::ERASE_BEGIN)?.execute([])?;
+        conn.run(log_sql::HIGH_WATER_RAISE, [])?;
+        conn.run(log_sql::ERASE_BEGIN, [])?;
         self.delete_items(&gone)?;
         self.delete_versions(&gone)?;
         let mut pruned = Pruned { checkpoints: (self.last - self.first + 1) as u64, ..Pruned::default() };
         for (ordinal, seq) in seqs.range(self.run..=self.last) {
             if !self.has_kept_child(*ordinal) {
-                conn.prepare_cached(sql::WRITES_DELETE)?.execute([seq])?;
+                conn.run(sql::WRITES_DELETE, [seq])?;
             }
         }
         for id in self.erasable(&gone)? {
@@ -109,7 +110,7 @@ impl<'a> PruneSlice<'a> {
         for (ordinal, seq) in seqs.range(self.before()..=self.last) {
             self.rewrite(*ordinal, *seq, gone.shared.get(ordinal))?;
         }
-        conn.prepare_cached(log_sql::ERASE_END)?.execute([])?;
+        conn.run(log_sql::ERASE_END, [])?;
         Ok(pruned)
     }
 
@@ -122,19 +123,18 @@ impl<'a> PruneSlice<'a> {
     pub(super) fn estimate(&self) -> Res<Pruned> {
         let gone = GoneRows::of(self)?;
         let mut pruned = Pruned { checkpoints: (self.last - self.first + 1) as u64, ..Pruned::default() };
-        let mut bytes = self.view.conn.prepare_cached(sql::PAYLOAD_BYTES)?;
-        for id in gone.erasable.iter() {
+        for id in &gone.erasable {
             pruned.values += 1;
-            pruned.bytes +=
-                bytes.query_row([id], |row| Ok(row.get::<_, Option<i64>>(0)?.unwrap_or(0))).unwrap_or(0) as u64;
+            // A payload that is missing or damaged has no bytes.
+            let bytes = self.view.conn.first::<Option<i64>>(sql::PAYLOAD_BYTES, [id]);
+            pruned.bytes += bytes.ok().flatten().flatten().unwrap_or(0) as u64;
         }
         Ok(pruned)
     }
 
     fn delete_items(&self, gone: &GoneRows) -> Res<()> {
-        let mut delete = self.view.conn.prepare_cached(item::Row::DELETE)?;
         for (list, slot, ordinal) in gone.items.keys() {
-            delete.execute(params![self.branch, list, slot, ordinal])?;
+            self.view.conn.run(item::Row::DELETE, [self.branch, *list, *slot, *ordinal])?;
         }
         Ok(())
     }
@@ -150,7 +150,7 @@ impl<'a> PruneSlice<'a> {
             rows.retain(|row| !keys.contains(&row.key));
             rows.iter_mut().for_each(|row| row.offset = 0);
             let seq = seq_at(conn, self.branch, *ordinal)?;
-            conn.prepare_cached(sql::VERSIONS_DELETE)?.execute([self.branch, *ordinal])?;
+            conn.run(sql::VERSIONS_DELETE, [self.branch, *ordinal])?;
             insert_versions(conn, self.view.keys, seq, (self.branch, *ordinal), rows)?;
         }
         Ok(())
@@ -159,14 +159,13 @@ impl<'a> PruneSlice<'a> {
     /// Returns the payloads that no row holds any more.
     fn erasable(&self, gone: &GoneRows) -> Res<Vec<i64>> {
         let mut erasable = Vec::with_capacity(gone.erasable.len());
-        let mut held = self.view.conn.prepare_cached(sql::IS_HELD)?;
         let mut shared: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
         for (ordinal, id) in &gone.of_run {
             if !shared.contains_key(ordinal) {
                 shared.insert(*ordinal, self.shared_at(*ordinal)?);
             }
             let is_shared = shared.get(ordinal).is_some_and(|shared| shared.contains(id));
-            if !is_shared || !held.query_row([self.branch, *ordinal, *id], |row| row.get(0))? {
+            if !is_shared || !self.view.conn.one::<bool>(sql::IS_HELD, [self.branch, *ordinal, *id])? {
                 erasable.push(*id);
             }
         }
@@ -179,8 +178,7 @@ impl<'a> PruneSlice<'a> {
     fn shared_at(&self, ordinal: i64) -> Res<Vec<i64>> {
         let conn = self.view.conn;
         let seq = seq_at(conn, self.branch, ordinal)?;
-        let parents: Option<Vec<u8>> =
-            conn.prepare_cached(sql::SOURCE_AND_PARENTS)?.query_row([seq], |row| row.get(1))?;
+        let (_, parents): (i64, Option<Vec<u8>>) = conn.one(sql::SOURCE_AND_PARENTS, [seq])?;
         let parents = parents.unwrap_or_default();
         let mut packed = Unpack(&parents);
         let mut shared = Vec::new();
@@ -194,12 +192,11 @@ impl<'a> PruneSlice<'a> {
     /// Replaces the row of a checkpoint by that of a pruned one.
     fn rewrite(&self, ordinal: i64, seq: i64, shared: Option<&BTreeSet<i64>>) -> Res<()> {
         let conn = self.view.conn;
-        let columns = {
-            let mut statement = conn.prepare_cached(log_sql::RECORD_BY_SEQ)?;
-            let read = |row: &Row<'_>| (0..RecordRow::COLUMNS).map(|column| row.get(column)).collect();
-            let columns: Option<Vec<Value>> = statement.query_row([seq], read).optional()?;
-            columns.ok_or_else(|| corrupt(format!("checkpoint {seq}"), "a row refers to it, but it does not exist"))?
-        };
+        let read =
+            |row: &Row<'_>| Ok((0..RecordRow::COLUMNS).map(|column| row.get(column)).collect::<Result<_, _>>()?);
+        let columns: Option<Vec<Value>> = conn.read_first(log_sql::RECORD_BY_SEQ, [seq], read)?;
+        let missing = || corrupt(format!("checkpoint {seq}"), "a row refers to it, but it does not exist");
+        let columns = columns.ok_or_else(missing)?;
         let mut record = RecordRow::of(&columns)?;
         let (mut packed, usage);
         if ordinal >= self.first {
@@ -209,12 +206,12 @@ impl<'a> PruneSlice<'a> {
             usage = self.usage_of(&record)?;
             record.row.source = pruned_column(record.source);
             (record.row.parents, record.row.metadata) = (Some(&packed[..]), ValueRef::from(&usage));
-            conn.prepare_cached(log_sql::TIMERS_PASSED)?.execute([record.namespace, seq])?;
+            conn.run(log_sql::TIMERS_PASSED, [record.namespace, seq])?;
         }
         if !self.has_kept_child(ordinal) {
             record.row.tasks = None;
         }
-        conn.prepare_cached(checkpoint::Row::DELETE)?.execute([seq])?;
+        conn.run(checkpoint::Row::DELETE, [seq])?;
         record.insert(conn)
     }
 
@@ -286,12 +283,5 @@ pub(super) fn payload_of(row: &VersionRow) -> Option<i64> {
     match &row.value {
         KeyContent::Channel(ValueColumn::Payload(id)) => Some(*id),
         _ => None,
-    }
-}
-
-impl GoneRows {
-    /// Notes a row of `item`.
-    pub(super) fn add_item(&mut self, at: (i64, i64, i64), item: GoneItem) {
-        self.items.insert(at, item);
     }
 }

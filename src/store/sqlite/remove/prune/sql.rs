@@ -1,5 +1,8 @@
 //! The SQL of pruning.
 
+use crate::store::sqlite::tables::text::text;
+use crate::store::sqlite::tables::{TableRow, checkpoint};
+
 /// The branches of a thread.
 pub(super) const BRANCHES_OF_THREAD: &str = "SELECT b.id, b.parent, b.upto, b.namespace FROM namespace n \
      CROSS JOIN branch b ON b.namespace = n.id WHERE n.thread = ?1";
@@ -56,8 +59,7 @@ pub(super) const IS_NEEDED: &str = "SELECT coalesce((SELECT c.seq FROM namespace
      OR EXISTS (SELECT 1 FROM operation_change WHERE namespace = ?2) \
      OR EXISTS (SELECT 1 FROM branch b CROSS JOIN branch p ON p.id = b.parent WHERE b.namespace = ?2 \
      AND p.namespace <> ?2 AND b.fork_thread IS NULL)";
-pub(super) const METADATA: &str =
-    "SELECT seq, id, metadata, source FROM checkpoint WHERE namespace = ?1 AND metadata IS NOT NULL";
+pub(super) const METADATA: &str = text!(checkpoint::Row::SELECT, "WHERE namespace = ?1 AND metadata IS NOT NULL");
 /// The checkpoints of a namespace that are not pruned, and the payloads of its rows with their bytes.
 pub(super) const SUMS_OF_NAMESPACE: &str = "SELECT \
      (SELECT count(*) FROM checkpoint WHERE namespace = ?1 AND source >= 0), count(*), coalesce(sum( \

@@ -27,9 +27,10 @@ use crate::store::sqlite::file::paths;
 use crate::store::sqlite::file::paths::beside;
 use crate::store::sqlite::file::{backup, registry};
 use crate::store::sqlite::keys::Keys;
+use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::read::names::Names;
 use crate::store::sqlite::side::kv;
-use crate::store::sqlite::tables::{self, Bare, TableRow};
+use crate::store::sqlite::tables::{self, TableRow};
 use crate::store::sqlite::view::ReadView;
 use crate::store::sqlite::{check, sql as engine_sql};
 use rusqlite::{Connection, Row, params};
@@ -145,8 +146,7 @@ fn note(report: &mut Recovery, kind: LostKind, thread: Option<ThreadId>, place: 
 
 /// Notes the rows that were on pages that cannot be read, where no other row tells that they are missing.
 fn missing(source: &DamagedFile, report: &mut Recovery) -> Res<()> {
-    let mut sound = source.conn.prepare(sql::MISSING_SEQS)?;
-    let seqs = sound.query_map([LOST_MAX as i64], |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
+    let seqs: Vec<i64> = source.conn.all(sql::MISSING_SEQS, [LOST_MAX as i64])?;
     let is_of = |table: &'static str| source.defects.iter().filter(move |defect| defect.table == table);
     let is_missing = is_of("checkpoint").next().is_some();
     let ranges = seqs.chunk_by(|a, b| a.checked_add(1) == Some(*b)).filter(|_| is_missing);
@@ -184,13 +184,11 @@ fn missing(source: &DamagedFile, report: &mut Recovery) -> Res<()> {
 /// Notes the threads of which nothing was recovered.
 fn threads(old: &Connection, new: &Connection, report: &mut Recovery) -> Res<()> {
     let mut page = |from: i64, limit: usize| -> Res<Vec<(i64, String)>> {
-        let mut statement = old.prepare_cached(sql::THREADS_FROM)?;
-        let rows = statement.query_map(params![from, limit as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
+        old.all(sql::THREADS_FROM, params![from, limit as i64])
     };
     let (mut gone, mut ranges) = (Vec::new(), Vec::new());
     let mut visit = |(id, thread): (i64, String)| {
-        if !new.prepare_cached(sql::HAS_THREAD)?.query_row([&thread], |row| row.get::<_, bool>(0))? {
+        if !new.one::<bool>(sql::HAS_THREAD, [&thread])? {
             gone.push((id, thread));
         }
         Ok(())
@@ -218,17 +216,13 @@ struct SoundEntry {
 /// Writes the entries of the key-value memory whose check matches.
 fn entries(source: &DamagedFile, new: &Connection, keys: &Keys, report: &mut Recovery) -> Res<()> {
     let mut page = |from: i64, limit: usize| -> Res<Vec<(i64, Result<SoundEntry, String>)>> {
-        let mut statement = source.conn.prepare_cached(sql::ENTRIES_FROM)?;
-        let mut rows = statement.query(params![from, limit as i64])?;
-        let mut found = Vec::new();
-        while let Some(row) = rows.next()? {
+        source.conn.read_all(sql::ENTRIES_FROM, [from, limit as i64], |row| {
             let entry = match entry(source, keys, row) {
                 Ok(entry) => Ok(entry),
                 Err(fault) => Err(reason(fault)?),
             };
-            found.push((row.get(0)?, entry));
-        }
-        Ok(found)
+            Ok((i64::read(row, 0)?, entry))
+        })
     };
     let lost = std::cell::RefCell::new(Vec::new());
     let mut recovered = 0;
@@ -255,7 +249,7 @@ fn entries(source: &DamagedFile, new: &Connection, keys: &Keys, report: &mut Rec
 
 /// Returns the changes that make an entry: its first put and its last, and those of its vectors and its lifetime.
 fn entry(source: &DamagedFile, keys: &Keys, row: &Row<'_>) -> Res<SoundEntry> {
-    let path: Option<String> = row.get(tables::kv::TABLE.columns.len())?;
+    let path: Option<String> = tables::kv::Row::after(row)?;
     let row = tables::kv::Row::read(row, 0)?;
     let path = path.ok_or_else(|| corrupt(row.place(), "its namespace does not exist"))?;
     let namespace = KvNamespace::from_path(&path).map_err(|error| corrupt(row.place(), error.to_string()))?;

@@ -8,7 +8,6 @@
 //!
 //! Invariant: a checkpoint after a pruned one is written only if its stored checksum and the checks of its rows verify.
 
-use super::rows::OldCheckpoint;
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen};
 use crate::store::query::ItemRange;
@@ -20,6 +19,7 @@ use crate::store::sqlite::read::names::Names;
 use crate::store::sqlite::rows::checkpoint::checkpoint_row;
 use crate::store::sqlite::rows::source::is_pruned_column;
 use crate::store::sqlite::sql as engine_sql;
+use crate::store::sqlite::tables::{TableRow, checkpoint};
 use crate::store::sqlite::view::ReadView;
 use rusqlite::Connection;
 use std::collections::HashSet;
@@ -45,7 +45,7 @@ impl<'c> KeptRows<'c> {
     }
 
     /// Returns whether a checkpoint was pruned, and notes it. A damaged row does not count as pruned.
-    pub(super) fn is_pruned(&mut self, old: &OldCheckpoint) -> Res<bool> {
+    pub(super) fn is_pruned(&mut self, old: &checkpoint::Row<'_>) -> Res<bool> {
         if !is_pruned_column(old.source) {
             return Ok(false);
         }
@@ -64,37 +64,36 @@ impl<'c> KeptRows<'c> {
     }
 
     /// Returns whether the parent of a checkpoint was pruned.
-    pub(super) fn is_first(&self, old: &OldCheckpoint) -> bool {
+    pub(super) fn is_first(&self, old: &checkpoint::Row<'_>) -> bool {
         old.parent.is_some_and(|parent| self.pruned.contains(&parent))
     }
 
     /// Returns whether the checksum of a checkpoint is another one in the new file.
-    pub(super) fn is_after_pruned(&self, old: &OldCheckpoint) -> bool {
+    pub(super) fn is_after_pruned(&self, old: &checkpoint::Row<'_>) -> bool {
         self.is_first(old) || old.parent.is_some_and(|parent| self.begun_anew.contains(&parent))
     }
 
     /// Notes that the checksum of a written checkpoint is another one in the new file.
-    pub(super) fn note(&mut self, old: &OldCheckpoint) {
+    pub(super) fn note(&mut self, old: &checkpoint::Row<'_>) {
         self.begun_anew.insert(old.seq);
     }
 
     /// Verifies a checkpoint in the old file.
-    pub(super) fn verify(&self, old: &OldCheckpoint) -> Res<()> {
-        let place = || format!("checkpoint {}", old.seq);
-        let view = self.view().ok_or_else(|| corrupt(place(), "a checkpoint before it was pruned"))?;
+    pub(super) fn verify(&self, old: &checkpoint::Row<'_>) -> Res<()> {
+        let view = self.view().ok_or_else(|| corrupt(old.place(), "a checkpoint before it was pruned"))?;
         match since::verifies(view, old.seq)? {
             true => Ok(()),
-            false => Err(corrupt(place(), "its checksum does not match")),
+            false => Err(corrupt(old.place(), "its checksum does not match")),
         }
     }
 
     /// Returns the changes that make the state of a checkpoint of nothing, and the nodes that had run.
     pub(super) fn whole_state(
         &self,
-        old: &OldCheckpoint,
+        old: &checkpoint::Row<'_>,
         (thread, namespace): &(ThreadId, Namespace),
     ) -> Res<(Vec<Change>, Vec<Seen>)> {
-        let missing = || corrupt(format!("checkpoint {}", old.seq), "the state before it was pruned");
+        let missing = || corrupt(old.place(), "the state before it was pruned");
         let view = self.view().ok_or_else(missing)?;
         let at = CheckpointRef::new(thread.clone(), namespace.clone(), CheckpointId::from_bytes(old.id));
         let state = view.state(&at)?;

@@ -29,23 +29,25 @@ use crate::store::mark::WriteMark;
 use crate::store::operation::NewOperation;
 use crate::store::record::{CheckpointRef, TaskRecord};
 use crate::store::recovery::{Lost, LostKind, Recovery};
-use crate::store::sqlite::commit::batch;
 use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::commit::operation::OperationJob;
 use crate::store::sqlite::commit::writes::write_ref;
+use crate::store::sqlite::commit::{batch, operation};
 use crate::store::sqlite::fault::{Fault, Res, corrupt, damage};
 use crate::store::sqlite::keys::Keys;
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::list_reference;
 use crate::store::sqlite::rows::item::{DELETE, DELETE_RANGE, PUT, REFERENCE, range_position};
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{Unpack, unpack_ranges, unpack_reference, unpack_seen};
-use crate::store::sqlite::rows::version::{EMPTY, LIST, SEEN, VALUE};
-use crate::store::sqlite::side::timer;
+use crate::store::sqlite::rows::version::{EMPTY, LIST, SEEN, VALUE, of_kind_column, version_of_column};
+use crate::store::sqlite::side::timer::missing;
 use crate::store::sqlite::sql as engine_sql;
+use crate::store::sqlite::tables::{StoredColumn, TableRow, checkpoint, item, timer, version, write};
 use kept::KeptRows;
 use operations::OldOperation;
-use rows::{OldCheckpoint, OldItem, OldRows, OldTimer, OldWrite};
-use rusqlite::types::Value;
+use rows::{Columns, OldRows, decoded};
+use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, ErrorCode, params};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -112,7 +114,8 @@ impl<'c> LogReplay<'c> {
             }
             let Some((last, _)) = page.last() else { break };
             let next = last.checked_add(1).filter(|_| !is_end);
-            for (_, old) in page {
+            for (_, columns) in &page {
+                let old = checkpoint::Row::of(columns)?;
                 self.operations_before(old.seq)?;
                 self.checkpoint(&old)?;
                 if self.report.checkpoints.is_multiple_of(WRITER_CACHE_MAX as u64) {
@@ -125,20 +128,19 @@ impl<'c> LogReplay<'c> {
         self.operations_before(i64::MAX)?;
         let namespaces: Vec<i64> = self.heads.keys().copied().collect();
         namespaces.into_iter().try_for_each(|namespace| self.timers(namespace))?;
-        let threads: i64 = self.conn.query_row(engine_sql::CHECK_THREADS, [], |row| row.get(0))?;
-        self.report.threads = threads.unsigned_abs();
+        self.report.threads = self.conn.one::<i64>(engine_sql::CHECK_THREADS, [])?.unsigned_abs();
         Ok(())
     }
 
     /// Reads some checkpoints, and notes the ranges that cannot be read.
-    fn page(&self, from: i64, ranges: &mut Vec<(i64, Option<i64>, String)>) -> Res<Vec<(i64, OldCheckpoint)>> {
+    fn page(&self, from: i64, ranges: &mut Vec<(i64, Option<i64>, String)>) -> Res<Vec<(i64, Columns)>> {
         let mut found = Vec::new();
         let (done, mut bytes) = (std::cell::Cell::new(false), 0);
         let mut page = |from: i64, limit: usize| {
             if done.get() { Ok(Vec::new()) } else { self.rows.checkpoints(from, limit) }
         };
-        let mut visit = |row: (i64, OldCheckpoint)| {
-            bytes += row.1.bytes();
+        let mut visit = |row: (i64, Columns)| {
+            bytes += row.1.iter().map(bytes_of).sum::<usize>();
             found.push(row);
             done.set(found.len() >= WRITER_CACHE_MAX || bytes >= REPLAY_BYTES);
             Ok(())
@@ -165,7 +167,7 @@ impl<'c> LogReplay<'c> {
         Ok(())
     }
 
-    fn checkpoint(&mut self, old: &OldCheckpoint) -> Res<()> {
+    fn checkpoint(&mut self, old: &checkpoint::Row<'_>) -> Res<()> {
         let id = CheckpointId::from_bytes(old.id);
         let of = match self.rows.namespace(old.namespace) {
             // The thread was deleted, and its rows are not reclaimed yet.
@@ -218,7 +220,7 @@ impl<'c> LogReplay<'c> {
     }
 
     /// Writes the batch of a checkpoint, unless this gives another checksum than the stored one.
-    fn store(&mut self, old: &OldCheckpoint, batch: &Batch) -> Res<Result<(), String>> {
+    fn store(&mut self, old: &checkpoint::Row<'_>, batch: &Batch) -> Res<Result<(), String>> {
         if let Err(error) = batch.validate() {
             return Ok(Err(error.to_string()));
         }
@@ -229,31 +231,39 @@ impl<'c> LogReplay<'c> {
             };
         }
         self.attempt(batch, |conn| {
-            let checksum: [u8; 16] = conn.prepare_cached(sql::LAST_CHECKSUM)?.query_row([], |row| row.get(0))?;
-            Ok(checksum == old.checksum)
+            let checksum: [u8; 16] = conn.one(sql::LAST_CHECKSUM, [])?;
+            Ok(checksum == old.sum)
         })
     }
 
     /// Writes a batch, and undoes it unless the written rows verify.
     fn attempt(&mut self, batch: &Batch, verify: impl FnOnce(&Connection) -> Res<bool>) -> Res<Result<(), String>> {
-        self.conn.prepare_cached(engine_sql::SAVEPOINT)?.execute([])?;
-        let written = batch::batch(self.conn, &mut self.caches, batch).and_then(|()| verify(self.conn));
-        let outcome = match written {
-            Ok(true) => Ok(()),
-            Ok(false) => Err("its checksum does not match".to_owned()),
+        self.undone(|conn, caches| {
+            batch::batch(conn, caches, batch)?;
+            Ok(if verify(conn)? { Ok(()) } else { Err("its checksum does not match".to_owned()) })
+        })
+    }
+
+    /// Writes rows, and undoes that unless it succeeds. Returns the reason that damaged rows give.
+    fn undone<T>(
+        &mut self,
+        write: impl FnOnce(&Connection, &mut Caches) -> Res<Result<T, String>>,
+    ) -> Res<Result<T, String>> {
+        self.conn.run(engine_sql::SAVEPOINT, [])?;
+        let outcome = match write(self.conn, &mut self.caches) {
+            Ok(outcome) => outcome,
             Err(fault) => Err(reason(fault)?),
         };
         if outcome.is_err() {
-            self.conn.prepare_cached(engine_sql::ROLLBACK_TO)?.execute([])?;
+            self.conn.run(engine_sql::ROLLBACK_TO, [])?;
             self.caches.rolled_back();
         }
-        self.conn.prepare_cached(engine_sql::RELEASE)?.execute([])?;
+        self.conn.run(engine_sql::RELEASE, [])?;
         Ok(outcome)
     }
 
-    fn decode(&self, old: &OldCheckpoint, of: &(ThreadId, Namespace), is_shared: bool) -> Res<Decoded> {
-        let place = || format!("checkpoint {}", old.seq);
-        let wrong = |what: &str| corrupt(place(), format!("{what} does not match the format"));
+    fn decode(&self, old: &checkpoint::Row<'_>, of: &(ThreadId, Namespace), is_shared: bool) -> Res<Decoded> {
+        let wrong = |what: &str| corrupt(old.place(), format!("{what} does not match the format"));
         let (mut parent, mut consumed, mut shared) = (None, Vec::new(), HashMap::new());
         let is_first = self.kept.is_first(old);
         if let Some(seq) = old.parent.filter(|_| !is_first) {
@@ -265,26 +275,29 @@ impl<'c> LogReplay<'c> {
                 let (thread, path) = self.rows.namespace(namespace)?.ok_or_else(|| wrong("parent"))?;
                 Parent::Fork(CheckpointRef::new(thread, path, id))
             });
-            let writes = self.rows.writes(seq)?;
-            let own: Vec<&OldWrite> = writes.iter().filter(|write| write.child == Some(old.seq)).collect();
+            let rows = self.rows.writes(seq)?;
+            let writes = decoded::<write::Row<'_>>(&rows)?;
+            let own: Vec<_> = writes.iter().filter(|write| write.child == Some(old.seq)).collect();
             consumed = self.new_writes(id, &tasks, &own)?;
             if is_shared {
                 shared = self.shared(&tasks, &writes, old.seq);
             }
         }
-        let tasks = self.rows.tasks(old.tasks.as_deref())?;
-        let mut new = old.begin_new(parent)?;
+        let tasks = self.rows.tasks(old.tasks)?;
+        let mut new = self.rows.begin_new(old, parent)?;
         new.tasks.clone_from(&tasks);
         new.consumed = consumed;
         if is_first {
             (new.changes, new.seen) = self.kept.whole_state(old, of)?;
         }
         let versions = if is_first { Vec::new() } else { self.rows.versions(old.branch, old.ordinal)? };
-        for version in versions {
-            match version.kind {
-                EMPTY | VALUE | LIST => new.changes.push(self.change(old, version, &shared)?),
+        for version in decoded::<version::Row<'_>>(&versions)? {
+            let (kind, _) = of_kind_column(version.kind);
+            match kind {
+                EMPTY | VALUE | LIST => new.changes.push(self.change((kind, &version), &shared)?),
                 SEEN => {
-                    let pairs = blob(&version.value).and_then(unpack_seen).ok_or_else(|| wrong("seen"))?;
+                    let packed = version.value.0.as_blob().ok();
+                    let pairs = packed.and_then(unpack_seen).ok_or_else(|| wrong("seen"))?;
                     let versions = pairs.into_iter().map(|(id, of)| Ok((self.rows.name(Kind::Channel, id)?, of)));
                     let versions = versions.collect::<Res<_>>()?;
                     new.seen.push(Seen { node: self.rows.name(Kind::Node, version.key)?, versions });
@@ -299,75 +312,67 @@ impl<'c> LogReplay<'c> {
     }
 
     /// Returns the places in which the writes of a checkpoint hold payloads, by the id of the payload.
-    fn shared(&self, tasks: &[TaskRecord], writes: &[OldWrite], child: i64) -> HashMap<i64, WriteRef> {
+    fn shared(&self, tasks: &[TaskRecord], writes: &[write::Row<'_>], child: i64) -> HashMap<i64, WriteRef> {
         let mut shared = HashMap::new();
         for write in writes {
             let is_stored = write.child.is_none() || write.child == Some(child);
-            if let (Value::Integer(payload), 0.., true) = (&write.value, write.index, is_stored)
+            if let (ValueRef::Integer(payload), 0.., true) = (write.value.0, write.idx, is_stored)
                 && let Ok(task) = self.rows.task(tasks, write.task)
-                && let Some(place) = write_ref(task, i64::from(write.index), write.part)
+                && let Some(place) = write_ref(task, write.idx, write.part)
             {
-                shared.entry(*payload).or_insert(place);
+                shared.entry(payload).or_insert(place);
             }
         }
         shared
     }
 
-    fn data(&self, column: &Value, shared: &HashMap<i64, WriteRef>) -> Res<Data> {
-        if let Value::Integer(payload) = column
-            && let Some(of) = shared.get(payload)
+    fn data(&self, column: StoredColumn<'_>, shared: &HashMap<i64, WriteRef>) -> Res<Data> {
+        if let ValueRef::Integer(payload) = column.0
+            && let Some(of) = shared.get(&payload)
         {
             return Ok(Data::OfWrite(of.clone()));
         }
-        let payload = self.rows.value(column)?;
+        let payload = self.rows.value(column.0)?;
         payload.map(Data::New).ok_or_else(|| corrupt("a value", "it is NULL"))
     }
 
-    fn change(&self, old: &OldCheckpoint, version: rows::OldVersion, shared: &HashMap<i64, WriteRef>) -> Res<Change> {
+    fn change(&self, (kind, version): (i64, &version::Row<'_>), shared: &HashMap<i64, WriteRef>) -> Res<Change> {
         let channel = self.rows.name(Kind::Channel, version.key)?;
-        let value = match version.kind {
+        let value = match kind {
             EMPTY => ChangeValue::Empty,
-            VALUE => ChangeValue::Value(self.data(&version.value, shared)?),
+            VALUE => ChangeValue::Value(self.data(version.value, shared)?),
             _ => {
                 let list = self.rows.list(&channel);
-                let items = list.map(|list| self.rows.items(old.branch, old.ordinal, list)).transpose()?;
+                let items = list.map(|list| self.rows.items(version.branch, version.ordinal, list)).transpose()?;
                 let mut changes = Vec::new();
-                for item in items.unwrap_or_default() {
-                    self.item(old, &item, shared, &mut changes)?;
+                for item in decoded::<item::Row<'_>>(&items.unwrap_or_default())? {
+                    self.item(&item, shared, &mut changes)?;
                 }
                 ChangeValue::Items(changes)
             }
         };
-        let number = u64::try_from(version.version)
-            .map_err(|_| corrupt(format!("checkpoint {}", old.seq), "a version does not match the format"))?;
+        let number = u64::try_from(version_of_column(kind, version.version, version.ordinal))
+            .map_err(|_| corrupt(version.place(), "its version does not match the format"))?;
         Ok(Change { channel, version: number, value, task: version.task })
     }
 
-    fn item(
-        &self,
-        old: &OldCheckpoint,
-        item: &OldItem,
-        shared: &HashMap<i64, WriteRef>,
-        out: &mut Vec<ItemChange>,
-    ) -> Res<()> {
-        let wrong = || {
-            let place = format!("item (branch {}, position {}, ordinal {})", old.branch, item.position, old.ordinal);
-            corrupt(place, "operation and value do not match the format")
-        };
-        match (item.op, u64::try_from(item.position)) {
+    fn item(&self, item: &item::Row<'_>, shared: &HashMap<i64, WriteRef>, out: &mut Vec<ItemChange>) -> Res<()> {
+        let wrong = || corrupt(item.place(), "operation and value do not match the format");
+        let packed = item.value.0.as_blob().ok();
+        match (item.op, u64::try_from(item.slot)) {
             (PUT, Ok(position)) => {
-                let op = ItemOp::Put(self.data(&item.value, shared)?);
+                let op = ItemOp::Put(self.data(item.value, shared)?);
                 out.push(ItemChange { position, op, task: item.task });
             }
             (DELETE, Ok(position)) => out.push(ItemChange { position, op: ItemOp::Delete, task: item.task }),
-            (DELETE_RANGE, Err(_)) if item.position == range_position(old.ordinal) => {
-                for range in blob(&item.value).and_then(unpack_ranges).ok_or_else(wrong)? {
+            (DELETE_RANGE, Err(_)) if item.slot == range_position(item.ordinal) => {
+                for range in packed.and_then(unpack_ranges).ok_or_else(wrong)? {
                     let op = ItemOp::DeleteRange { end: range.end };
                     out.push(ItemChange { position: range.first, op, task: range.task });
                 }
             }
-            (REFERENCE, Err(_)) if item.position == range_position(old.ordinal) => {
-                let (seq, list) = blob(&item.value).and_then(unpack_reference).ok_or_else(wrong)?;
+            (REFERENCE, Err(_)) if item.slot == range_position(item.ordinal) => {
+                let (seq, list) = packed.and_then(unpack_reference).ok_or_else(wrong)?;
                 let (namespace, id, _) = self.rows.checkpoint(seq)?;
                 let (_, path) = self.rows.namespace(namespace)?.ok_or_else(wrong)?;
                 let channel = self.rows.name(Kind::List, list)?;
@@ -380,22 +385,23 @@ impl<'c> LogReplay<'c> {
     }
 
     /// Decodes rows of `write`, task by task, in the order of the rows.
-    fn new_writes(&self, of: CheckpointId, tasks: &[TaskRecord], rows: &[&OldWrite]) -> Res<Vec<NewWrites>> {
+    fn new_writes(&self, of: CheckpointId, tasks: &[TaskRecord], rows: &[&write::Row<'_>]) -> Res<Vec<NewWrites>> {
         let mut found = Vec::new();
         for same_task in rows.chunk_by(|a, b| a.task == b.task) {
             let first = same_task[0];
             let prepared = usize::try_from(first.task).ok().and_then(|position| tasks.get(position));
-            let path = match (&first.path, prepared) {
-                (Some(path), _) => path.as_str().into(),
+            let path = match (first.path, prepared) {
+                (Some(path), _) => path.into(),
                 (None, Some(task)) => task.path(),
                 (None, None) => return Err(corrupt(format!("write (task {})", first.task), "it has no path")),
             };
             let mut writes = NewWrites::new(of, self.rows.task(tasks, first.task)?, path);
-            for parts in same_task.chunk_by(|a, b| a.index == b.index) {
+            for parts in same_task.chunk_by(|a, b| a.idx == b.idx) {
                 let channel = self.rows.name(Kind::Channel, parts[0].channel)?;
-                let wrong = || corrupt(format!("write (task {})", first.task), "its mark does not match the format");
+                let wrong = || corrupt(parts[0].place(), "idx or mark does not match the format");
+                let index = i32::try_from(parts[0].idx).map_err(|_| wrong())?;
                 let mark = parts[0].mark.map(|number| WriteMark::of_number(number).ok_or_else(wrong)).transpose()?;
-                writes.writes.push(NewWrite { index: parts[0].index, channel, value: self.write_value(parts)?, mark });
+                writes.writes.push(NewWrite { index, channel, value: self.write_value(parts)?, mark });
             }
             found.push(writes);
         }
@@ -403,17 +409,17 @@ impl<'c> LogReplay<'c> {
     }
 
     /// Decodes the value of a write from its parts.
-    fn write_value(&self, parts: &[&OldWrite]) -> Res<WriteValue> {
-        let wrong = || corrupt(format!("write (idx {})", parts[0].index), "its parts do not match the format");
-        let items = |parts: &[&OldWrite]| -> Res<Vec<Payload>> {
-            parts.iter().map(|part| self.rows.value(&part.value)?.ok_or_else(wrong)).collect()
+    fn write_value(&self, parts: &[&write::Row<'_>]) -> Res<WriteValue> {
+        let wrong = || corrupt(parts[0].place(), "its parts do not match the format");
+        let items = |parts: &[&write::Row<'_>]| -> Res<Vec<Payload>> {
+            parts.iter().map(|part| self.rows.value(part.value.0)?.ok_or_else(wrong)).collect()
         };
         match (parts, parts[0].part) {
-            ([one], 0) => Ok(self.rows.value(&one.value)?.map_or(WriteValue::Null, WriteValue::One)),
-            ([empty], 1) if empty.value == Value::Null => Ok(WriteValue::Items(Vec::new())),
+            ([one], 0) => Ok(self.rows.value(one.value.0)?.map_or(WriteValue::Null, WriteValue::One)),
+            ([empty], 1) if empty.value.0 == ValueRef::Null => Ok(WriteValue::Items(Vec::new())),
             (parts, 1) => Ok(WriteValue::Items(items(parts)?)),
             ([header, rest @ ..], -1) => {
-                let header = self.rows.value(&header.value)?.ok_or_else(wrong)?;
+                let header = self.rows.value(header.value.0)?.ok_or_else(wrong)?;
                 let mut delta = list_reference::from_header(&header).ok_or_else(wrong)?;
                 delta.items = items(rest)?;
                 Ok(WriteValue::Delta(Box::new(delta)))
@@ -423,18 +429,19 @@ impl<'c> LogReplay<'c> {
     }
 
     /// Writes the runs of writes that were stored on their own.
-    fn own_writes(&mut self, old: &OldCheckpoint, of: &(ThreadId, Namespace), tasks: &[TaskRecord]) -> Res<()> {
+    fn own_writes(&mut self, old: &checkpoint::Row<'_>, of: &(ThreadId, Namespace), tasks: &[TaskRecord]) -> Res<()> {
         let id = CheckpointId::from_bytes(old.id);
         let place = format!("write (checkpoint {})", old.seq);
-        let writes = match self.rows.writes(old.seq) {
-            Ok(writes) => writes,
+        let rows = match self.rows.writes(old.seq) {
+            Ok(rows) => rows,
             Err(fault) => {
                 let why = reason(fault)?;
                 self.lost_writes.insert(old.seq);
                 return self.lose(LostKind::Writes, Some((Some(of.0.clone()), id)), place, why);
             }
         };
-        let own: Vec<&OldWrite> = writes.iter().filter(|write| write.child.is_none()).collect();
+        let writes = decoded::<write::Row<'_>>(&rows)?;
+        let own: Vec<_> = writes.iter().filter(|write| write.child.is_none()).collect();
         let mut rest = &own[..];
         while let Some(first) = rest.first() {
             let (run, checksum) = run(rest);
@@ -445,8 +452,8 @@ impl<'c> LogReplay<'c> {
                     batch.writes = writes;
                     match batch.validate() {
                         Ok(()) => self.attempt(&batch, |conn| {
-                            let row = params![of.0.as_str(), of.1.as_str(), old.id, first.index, checksum];
-                            Ok(conn.prepare_cached(sql::RUN)?.query_row(row, |row| row.get(0))?)
+                            let row = params![of.0.as_str(), of.1.as_str(), old.id, first.idx, checksum];
+                            conn.one(sql::RUN, row)
                         })?,
                         Err(error) => Err(error.to_string()),
                     }
@@ -457,7 +464,7 @@ impl<'c> LogReplay<'c> {
                 Ok(()) => self.report.writes += 1,
                 Err(why) => {
                     self.lost_writes.insert(old.seq);
-                    let place = format!("write (checkpoint {}, task {}, idx {})", old.seq, first.task, first.index);
+                    let place = format!("write (checkpoint {}, task {}, idx {})", old.seq, first.task, first.idx);
                     self.lose(LostKind::Writes, Some((Some(of.0.clone()), id)), place, why)?;
                 }
             }
@@ -502,17 +509,10 @@ impl<'c> LogReplay<'c> {
             return Ok(Err(error.to_string()));
         }
         let job = OperationJob { operation, id: Arc::default() };
-        self.conn.prepare_cached(engine_sql::SAVEPOINT)?.execute([])?;
-        let outcome = match crate::store::sqlite::commit::operation::write(self.conn, &mut self.caches, &job) {
-            Ok(()) => Ok(*job.id.lock()),
-            Err(fault) => Err(reason(fault)?),
-        };
-        if outcome.is_err() {
-            self.conn.prepare_cached(engine_sql::ROLLBACK_TO)?.execute([])?;
-            self.caches.rolled_back();
-        }
-        self.conn.prepare_cached(engine_sql::RELEASE)?.execute([])?;
-        Ok(outcome)
+        self.undone(|conn, caches| {
+            operation::write(conn, caches, &job)?;
+            Ok(Ok(*job.id.lock()))
+        })
     }
 
     /// Writes the timers of a namespace. A lost one that follows from the writes of its task is made anew.
@@ -555,7 +555,7 @@ impl<'c> LogReplay<'c> {
     }
 
     /// Writes a timer.
-    fn timer(&mut self, namespace: i64, timer: &OldTimer, of: &(ThreadId, Namespace)) -> Res<Result<(), String>> {
+    fn timer(&mut self, namespace: i64, timer: &timer::Row, of: &(ThreadId, Namespace)) -> Res<Result<(), String>> {
         let id = match self.rows.checkpoint(timer.checkpoint) {
             Ok((found, id, _)) if found == namespace => CheckpointId::from_bytes(id),
             Ok(_) => return Ok(Err("its checkpoint is not in its namespace".to_owned())),
@@ -565,8 +565,8 @@ impl<'c> LogReplay<'c> {
         let wake_at = Timestamp::from_micros(timer.wake_at);
         batch.timers.push(NewTimer::new(id, TaskId::from_bytes(timer.task), Some(wake_at)));
         self.attempt(&batch, |conn| {
-            let row = params![timer.task, timer.check];
-            Ok(conn.prepare_cached(sql::TIMER_VERIFIES)?.query_row(row, |row| row.get(0))?)
+            let row = params![timer.task, timer.xxh3];
+            conn.one(sql::TIMER_VERIFIES, row)
         })
     }
 
@@ -574,7 +574,7 @@ impl<'c> LogReplay<'c> {
     fn missing_timers(&mut self, namespace: i64, thread: &ThreadId) -> Res<Vec<[u8; 16]>> {
         let (view, path) = (self.caches.view(self.conn), Namespace::root());
         let missing = match view.namespace(thread, &path)? {
-            Some(root) => timer::missing(view, root, thread)?,
+            Some(root) => missing(view, root, thread)?,
             None => Vec::new(),
         };
         let mut made = Vec::new();
@@ -592,20 +592,22 @@ impl<'c> LogReplay<'c> {
 
 /// Returns the rows of the run that begins with the first row, and its checksum. A row without one is a run of its own,
 /// which no checksum covers.
-fn run<'r, 'w>(rows: &'r [&'w OldWrite]) -> (&'r [&'w OldWrite], Option<&'w [u8]>) {
+fn run<'r, 'w>(rows: &'r [&'w write::Row<'w>]) -> (&'r [&'w write::Row<'w>], Option<&'w [u8]>) {
     let first = rows[0];
-    let sum = blob(&first.sum);
+    let sum = first.sum.as_blob().ok();
     let count = sum.and_then(|sum| Unpack(sum.get(16..)?).uint()).unwrap_or(1);
-    let end = i64::from(first.index).saturating_add_unsigned(count);
-    let is_in = |row: &&&OldWrite| row.task == first.task && i64::from(row.index) < end;
+    let end = first.idx.saturating_add_unsigned(count);
+    let is_in = |row: &&&write::Row<'_>| row.task == first.task && row.idx < end;
     let length = rows.iter().take_while(is_in).count().max(1);
     (&rows[..length], sum)
 }
 
-fn blob(value: &Value) -> Option<&[u8]> {
-    match value {
-        Value::Blob(bytes) => Some(bytes),
-        _ => None,
+/// Returns the bytes of a column without a fixed size.
+fn bytes_of(column: &Value) -> usize {
+    match column {
+        Value::Text(text) => text.len(),
+        Value::Blob(bytes) => bytes.len(),
+        Value::Null | Value::Integer(_) | Value::Real(_) => 0,
     }
 }
 

@@ -3,15 +3,16 @@
 //! An operation refers to checkpoints by `seq`, which differ in the new file, so each is decoded and written as a new
 //! one is. It is lost if its check does not match, or if a checkpoint that it names is.
 
-use super::rows::OldRows;
-use super::sql;
+use super::rows::{Columns, OldRows, decoded};
+use super::{reason, sql};
 use crate::base::{CheckpointId, Timestamp};
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationTarget, OperationValue};
-use crate::store::sqlite::commit::operation::{ChangeSide, field_of, is_sealed, kind_of, open_fact};
+use crate::store::sqlite::commit::operation::{ChangeSide, field_of, is_sealed, kind_of, open_fact, target_of};
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::tables::{KeyChecked, operation, operation_change};
-use rusqlite::types::{Value, ValueRef};
+use crate::store::sqlite::query::Statements;
+use crate::store::sqlite::tables::{KeyChecked, TableRow, operation, operation_change};
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 use std::collections::BTreeMap;
 
@@ -20,20 +21,9 @@ pub(super) struct OldOperation {
     pub(super) id: i64,
     /// The greatest `seq` of the old file when it was made.
     pub(super) seq: i64,
-    kind: i64,
-    at: i64,
-    actor: Option<String>,
-    target: Value,
-    changes: Vec<OldChange>,
-}
-
-/// A row of `operation_change`.
-struct OldChange {
-    namespace: i64,
-    kind: i64,
-    key: String,
-    before: Value,
-    after: Value,
+    /// The rows of the operation and of its changes.
+    row: Columns,
+    changes: Vec<Columns>,
 }
 
 /// The operations of a file in their order, and what could not be read, with the reason.
@@ -42,36 +32,22 @@ pub(super) type FoundOperations = (Vec<OldOperation>, Vec<(String, String)>);
 /// Reads the operations of a file.
 pub(super) fn read(conn: &Connection, keys: &Keys) -> Res<FoundOperations> {
     let (mut found, mut lost) = (Vec::new(), Vec::new());
-    let mut changes: BTreeMap<i64, Vec<OldChange>> = BTreeMap::new();
-    let read = each(conn, sql::OPERATION_CHANGES, "operation_change", &mut lost, &mut |row| {
-        let row = operation_change::Row::verified(keys, row)?;
-        let change = OldChange {
-            namespace: row.namespace,
-            kind: row.kind,
-            key: row.key.to_owned(),
-            before: owned(row.before)?,
-            after: owned(row.after)?,
-        };
-        changes.entry(row.operation).or_default().push(change);
+    let mut changes: BTreeMap<i64, Vec<Columns>> = BTreeMap::new();
+    each(conn, sql::OPERATION_CHANGES, "operation_change", &mut lost, &mut |row| {
+        let operation = operation_change::Row::verified(keys, row)?.operation;
+        changes.entry(operation).or_default().push(operation_change::Row::owned(row)?);
         Ok(())
-    });
-    ended(read, "operation_change", &mut lost)?;
-    let read = each(conn, sql::OPERATIONS, "operation", &mut lost, &mut |row| {
-        let operation::Row { id, kind, seq, at, actor, target, .. } = operation::Row::verified(keys, row)?;
+    })?;
+    each(conn, sql::OPERATIONS, "operation", &mut lost, &mut |row| {
+        let operation::Row { id, seq, .. } = operation::Row::verified(keys, row)?;
         let changes = changes.remove(&id).unwrap_or_default();
-        let (actor, target) = (actor.map(str::to_owned), owned(target)?);
-        found.push(OldOperation { id, seq, kind, at, actor, target, changes });
+        found.push(OldOperation { id, seq, row: operation::Row::owned(row)?, changes });
         Ok(())
-    });
-    ended(read, "operation", &mut lost)?;
+    })?;
     Ok((found, lost))
 }
 
-fn owned(column: ValueRef<'_>) -> Res<Value> {
-    column.try_into().map_err(|_| corrupt("operation", "a text is not UTF-8"))
-}
-
-/// Visits the rows of a query, and notes those that cannot be decoded.
+/// Visits the rows of a query, and notes those that cannot be decoded, and the damage that ends the reading.
 fn each(
     conn: &Connection,
     query: &str,
@@ -79,20 +55,14 @@ fn each(
     lost: &mut Vec<(String, String)>,
     visit: &mut dyn FnMut(&Row<'_>) -> Res<()>,
 ) -> Res<()> {
-    let mut statement = conn.prepare(query)?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
+    let read = conn.each(query, [], |row| {
         if let Err(fault) = visit(row) {
-            lost.push((table.to_owned(), super::reason(fault)?));
+            lost.push((table.to_owned(), reason(fault)?));
         }
-    }
-    Ok(())
-}
-
-/// Notes the damage that ends the reading of a table.
-fn ended(read: Res<()>, table: &str, lost: &mut Vec<(String, String)>) -> Res<()> {
+        Ok(())
+    });
     if let Err(fault) = read {
-        lost.push((format!("{table} (the rest)"), super::reason(fault)?));
+        lost.push((format!("{table} (the rest)"), reason(fault)?));
     }
     Ok(())
 }
@@ -109,29 +79,25 @@ impl OldOperation {
         head: &dyn Fn(i64, i64) -> Option<Option<CheckpointId>>,
     ) -> Res<Option<(NewOperation, Vec<(i64, Option<CheckpointId>)>)>> {
         let wrong = |why: &str| corrupt(format!("operation {}", self.id), why);
-        let kind = kind_of(self.kind).ok_or_else(|| wrong("its kind does not match the format"))?;
-        let mut new = NewOperation::new(kind, Timestamp::from_micros(self.at));
-        new.actor.clone_from(&self.actor);
-        new.target = match &self.target {
-            Value::Null => None,
-            Value::Integer(id) => {
-                let id = new_ids.get(id).ok_or_else(|| wrong("the operation that it is about is lost"))?;
+        let row = operation::Row::of(&self.row)?;
+        let kind = kind_of(row.kind).ok_or_else(|| wrong("its kind does not match the format"))?;
+        let mut new = NewOperation::new(kind, Timestamp::from_micros(row.at));
+        new.actor = row.actor.map(str::to_owned);
+        new.target = match target_of(row.target).ok_or_else(|| wrong("its target does not match the format"))? {
+            Some(OperationTarget::Operation(id)) => {
+                let id = new_ids.get(&(id as i64)).ok_or_else(|| wrong("the operation that it is about is lost"))?;
                 Some(OperationTarget::Operation(*id))
             }
-            Value::Blob(id) => {
-                let id = <[u8; 16]>::try_from(&id[..]).map_err(|_| wrong("its target does not match the format"))?;
-                Some(OperationTarget::Commits(CheckpointId::from_bytes(id)))
-            }
-            _ => return Err(wrong("its target does not match the format")),
+            target => target,
         };
         let mut moved = Vec::new();
-        for change in &self.changes {
+        for change in decoded::<operation_change::Row<'_>>(&self.changes)? {
             // The thread was deleted, and its rows are not reclaimed yet.
             let Some((thread, namespace)) = rows.namespace(change.namespace)? else { continue };
-            let field = field_of(change.kind, change.key.clone()).ok_or_else(|| wrong("a field is not known"))?;
+            let field = field_of(change.kind, change.key.to_owned()).ok_or_else(|| wrong("a field is not known"))?;
             let is_sealed = is_sealed(&rows.keys, &field);
-            let value = |column: &Value, side: ChangeSide| -> Res<Option<OperationValue>> {
-                Ok(match ValueRef::from(column) {
+            let value = |column: ValueRef<'_>, side: ChangeSide| -> Res<Option<OperationValue>> {
+                Ok(match column {
                     ValueRef::Null => None,
                     ValueRef::Integer(seq) => match rows.checkpoint(seq)? {
                         (of, id, _) if of == change.namespace => {
@@ -151,9 +117,9 @@ impl OldOperation {
                 })
             };
             let (mut before, after) =
-                (value(&change.before, ChangeSide::Before)?, value(&change.after, ChangeSide::After)?);
+                (value(change.before, ChangeSide::Before)?, value(change.after, ChangeSide::After)?);
             if field == OperationField::Head
-                && let Value::Integer(seq) = change.before
+                && let ValueRef::Integer(seq) = change.before
                 && let Some(head) = head(change.namespace, seq)
             {
                 before = head.map(OperationValue::Checkpoint);

@@ -5,107 +5,34 @@
 //! computed anew.
 
 use super::scan::scan;
-use super::sql;
-use crate::base::internal::hash::Checksum;
-use crate::base::{CheckpointId, Codec, Namespace, RunId, TaskId, ThreadId, Timestamp};
+use super::{reason, sql};
+use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
 use crate::limits::NAMES_CACHE_MAX;
-use crate::store::batch::{ItemIndex, NewCheckpoint, Parent, Payload};
+use crate::store::batch::{NewCheckpoint, Parent, Payload};
 use crate::store::record::TaskRecord;
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::Keys;
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::blobs;
 use crate::store::sqlite::rows::checkpoint::{source_of, task_records};
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{unpack_parents, unpack_tasks};
 use crate::store::sqlite::rows::payload::{Room, decode, form_column};
 use crate::store::sqlite::rows::sealed;
-use crate::store::sqlite::rows::version::{of_kind_column, version_of_column};
-use crate::store::sqlite::tables::{Bare, TableRow, checkpoint, payload, write};
-use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, params};
+use crate::store::sqlite::sql as engine_sql;
+use crate::store::sqlite::tables::{TableRow, checkpoint, item, payload, timer, version, write};
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, Row, params_from_iter};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// A row of `checkpoint`.
-#[derive(Clone, Debug)]
-pub(super) struct OldCheckpoint {
-    pub(super) seq: i64,
-    pub(super) namespace: i64,
-    pub(super) id: [u8; 16],
-    pub(super) parent: Option<i64>,
-    pub(super) branch: i64,
-    pub(super) ordinal: i64,
-    pub(super) step: i64,
-    pub(super) source: i64,
-    pub(super) created_at: i64,
-    pub(super) run: Option<[u8; 16]>,
-    pub(super) metadata: Option<String>,
-    pub(super) app_version: Option<Arc<str>>,
-    pub(super) parents: Option<Vec<u8>>,
-    pub(super) tasks: Option<Vec<u8>>,
-    pub(super) checksum: Checksum,
-}
+/// The columns of a row.
+pub(super) type Columns = Vec<Value>;
 
-impl OldCheckpoint {
-    /// Begins the checkpoint anew: with what its row alone states.
-    pub(super) fn begin_new(&self, parent: Option<Parent>) -> Res<NewCheckpoint> {
-        let wrong =
-            |what: &str| corrupt(format!("checkpoint {}", self.seq), format!("{what} does not match the format"));
-        let source = source_of(self.source).ok_or_else(|| wrong("source"))?;
-        let (id, created_at) = (CheckpointId::from_bytes(self.id), Timestamp::from_micros(self.created_at));
-        let mut new = NewCheckpoint::new(id, parent, self.step, source, created_at);
-        new.run = self.run.map(RunId::from_bytes);
-        new.metadata.clone_from(&self.metadata);
-        new.app_version.clone_from(&self.app_version);
-        new.parents = unpack_parents(self.parents.as_deref()).ok_or_else(|| wrong("parents"))?;
-        Ok(new)
-    }
-
-    /// Returns the bytes of the columns without a fixed size.
-    pub(super) fn bytes(&self) -> usize {
-        let metadata = self.metadata.as_ref().map_or(0, String::len);
-        metadata + [&self.parents, &self.tasks].into_iter().flatten().map(Vec::len).sum::<usize>()
-    }
-}
-
-/// A row of `version`.
-pub(super) struct OldVersion {
-    pub(super) key: i64,
-    pub(super) version: i64,
-    pub(super) kind: i64,
-    pub(super) task: Option<u32>,
-    pub(super) value: Value,
-}
-
-/// A row of `item`.
-pub(super) struct OldItem {
-    pub(super) position: i64,
-    pub(super) op: i64,
-    pub(super) task: Option<u32>,
-    pub(super) value: Value,
-}
-
-/// A row of `write`.
-pub(super) struct OldWrite {
-    pub(super) task: i64,
-    pub(super) index: i32,
-    pub(super) part: i64,
-    pub(super) channel: i64,
-    pub(super) value: Value,
-    pub(super) child: Option<i64>,
-    pub(super) path: Option<String>,
-    pub(super) sum: Value,
-    pub(super) mark: Option<i64>,
-}
-
-/// A row of `timer`.
-pub(super) struct OldTimer {
-    pub(super) task: [u8; 16],
-    pub(super) checkpoint: i64,
-    pub(super) wake_at: i64,
-    /// The check that the new row must have.
-    pub(super) check: i64,
+/// Decodes rows of a table.
+pub(super) fn decoded<'r, R: TableRow<'r>>(rows: &'r [Columns]) -> Res<Vec<R>> {
+    rows.iter().map(|columns| R::of(columns)).collect()
 }
 
 /// The rows of a file.
@@ -127,19 +54,14 @@ impl<'c> OldRows<'c> {
         items.execute_batch(sql::PLACES_TABLE)?;
         items.execute_batch(sql::ITEMS_TABLE)?;
         let mut lists = HashMap::new();
-        let mut page = |from: i64, limit: usize| -> Res<Vec<(i64, Option<Arc<str>>)>> {
-            let mut statement = conn.prepare_cached(sql::LISTS_FROM)?;
-            let rows = statement.query_map(params![from, limit as i64], |row| {
-                let text = if row.get::<_, i64>(1)? == Kind::List as i64 { Some(row.get(2)?) } else { None };
-                Ok((row.get(0)?, text))
-            })?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        let mut page = |from: i64, limit: usize| -> Res<Vec<(i64, Arc<str>)>> {
+            conn.all(sql::LISTS_FROM, [from, limit as i64, Kind::List as i64])
         };
         scan(
             0,
             &mut page,
             &mut |(id, text)| {
-                lists.extend(text.map(|text| (text, id)));
+                lists.insert(text, id);
                 Ok(())
             },
             // A list whose name is lost makes its checkpoints fail.
@@ -154,22 +76,29 @@ impl<'c> OldRows<'c> {
     }
 
     /// Returns checkpoints from a `seq` on, in the order of the log.
-    pub(super) fn checkpoints(&self, from: i64, limit: usize) -> Res<Vec<(i64, OldCheckpoint)>> {
-        let mut statement = self.conn.prepare_cached(sql::CHECKPOINTS_FROM)?;
-        let mut rows = statement.query(params![from, limit as i64])?;
-        let mut found = Vec::new();
-        while let Some(row) = rows.next()? {
-            let row = checkpoint::Row::read(row, 0)?;
-            found.push((row.seq, self.read_checkpoint(&row)?));
-        }
-        Ok(found)
+    pub(super) fn checkpoints(&self, from: i64, limit: usize) -> Res<Vec<(i64, Columns)>> {
+        self.conn.read_all(sql::CHECKPOINTS_FROM, [from, limit as i64], |row| {
+            let columns = checkpoint::Row::owned(row)?;
+            Ok((checkpoint::Row::of(&columns)?.seq, columns))
+        })
+    }
+
+    /// Begins a checkpoint anew: with what its row alone states.
+    pub(super) fn begin_new(&self, row: &checkpoint::Row<'_>, parent: Option<Parent>) -> Res<NewCheckpoint> {
+        let wrong = |what: &str| corrupt(row.place(), format!("{what} does not match the format"));
+        let source = source_of(row.source).ok_or_else(|| wrong("source"))?;
+        let (id, created_at) = (CheckpointId::from_bytes(row.id), Timestamp::from_micros(row.created_at));
+        let mut new = NewCheckpoint::new(id, parent, row.step, source, created_at);
+        new.run = row.run.map(RunId::from_bytes);
+        new.metadata = sealed::metadata(self.conn, &self.keys, &row.id, row.metadata, &|| row.place())?;
+        new.app_version = row.app_version.map(Arc::from);
+        new.parents = unpack_parents(row.parents).ok_or_else(|| wrong("parents"))?;
+        Ok(new)
     }
 
     /// Returns the namespace, the id and the tasks of a checkpoint.
     pub(super) fn checkpoint(&self, seq: i64) -> Res<(i64, [u8; 16], Vec<TaskRecord>)> {
-        let mut statement = self.conn.prepare_cached(sql::CHECKPOINT)?;
-        let found: Option<(i64, [u8; 16], Option<Vec<u8>>)> =
-            statement.query_row([seq], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
+        let found: Option<(i64, [u8; 16], Option<Vec<u8>>)> = self.conn.first(sql::CHECKPOINT, [seq])?;
         let (namespace, id, tasks) = found.ok_or_else(|| corrupt(format!("checkpoint {seq}"), "it does not exist"))?;
         Ok((namespace, id, self.tasks(tasks.as_deref())?))
     }
@@ -177,14 +106,9 @@ impl<'c> OldRows<'c> {
     /// Returns the thread and the path of a namespace; `None` if the row of the thread does not exist.
     pub(super) fn namespace(&self, id: i64) -> Res<Option<(ThreadId, Namespace)>> {
         let place = || format!("namespace {id}");
-        let found: Option<(i64, String)> = self
-            .conn
-            .prepare_cached(sql::NAMESPACE)?
-            .query_row([id], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?;
+        let found: Option<(i64, String)> = self.conn.first(sql::NAMESPACE, [id])?;
         let (thread, path) = found.ok_or_else(|| corrupt(place(), "it does not exist"))?;
-        let public: Option<String> =
-            self.conn.prepare_cached(sql::THREAD)?.query_row([thread], |row| row.get(0)).optional()?;
+        let public: Option<String> = self.conn.first(sql::THREAD, [thread])?;
         let Some(public) = public else { return Ok(None) };
         let thread = ThreadId::new(public).map_err(|error| corrupt(place(), error.to_string()))?;
         Ok(Some((thread, Namespace::new(path).map_err(|error| corrupt(place(), error.to_string()))?)))
@@ -192,7 +116,7 @@ impl<'c> OldRows<'c> {
 
     /// Returns whether a namespace is one of a deleted thread.
     pub(super) fn is_of_deleted(&self, namespace: i64) -> Res<bool> {
-        Ok(self.conn.prepare_cached(sql::IS_OF_DELETED)?.query_row([namespace], |row| row.get(0))?)
+        self.conn.one(sql::IS_OF_DELETED, [namespace])
     }
 
     /// Returns the text of a name.
@@ -203,10 +127,7 @@ impl<'c> OldRows<'c> {
         }
         let found = match names.get(&id) {
             Some(found) => Some(found.clone()),
-            None => {
-                let mut statement = self.conn.prepare_cached(sql::NAME)?;
-                statement.query_row([id], |row| Ok((row.get(0)?, row.get(1)?))).optional()?
-            }
+            None => self.conn.first(sql::NAME, [id])?,
         };
         match found {
             Some((stored, text)) if stored == kind as i64 => {
@@ -242,35 +163,24 @@ impl<'c> OldRows<'c> {
     }
 
     /// Returns the versions at an ordinal of a branch.
-    pub(super) fn versions(&self, branch: i64, ordinal: i64) -> Res<Vec<OldVersion>> {
-        let mut statement = self.conn.prepare_cached(sql::VERSIONS)?;
-        let versions = statement.query_map(params![branch, ordinal], |row| {
-            let (kind, _) = of_kind_column(row.get(2)?);
-            let version = version_of_column(kind, row.get(1)?, ordinal);
-            Ok(OldVersion { key: row.get(0)?, version, kind, task: row.get(3)?, value: row.get(4)? })
-        })?;
-        Ok(versions.collect::<rusqlite::Result<_>>()?)
+    pub(super) fn versions(&self, branch: i64, ordinal: i64) -> Res<Vec<Columns>> {
+        self.conn.read_all(sql::VERSIONS, [branch, ordinal], |row| version::Row::owned(row))
     }
 
     /// Returns the rows of a list at an ordinal of a branch.
-    pub(super) fn items(&self, branch: i64, ordinal: i64, list: i64) -> Res<Vec<OldItem>> {
+    pub(super) fn items(&self, branch: i64, ordinal: i64, list: i64) -> Res<Vec<Columns>> {
         if self.read_lists.borrow_mut().insert((branch, list)) {
             self.read_list(branch, list)?;
         }
-        let mut statement = self.items.prepare_cached(sql::ITEMS)?;
-        let items = statement.query_map(params![branch, ordinal, list], |row| {
-            Ok(OldItem { position: row.get(0)?, op: row.get(1)?, task: row.get(2)?, value: row.get(3)? })
-        })?;
-        Ok(items.collect::<rusqlite::Result<_>>()?)
+        self.items.read_all(sql::ITEMS, [branch, ordinal, list], |row| item::Row::owned(row))
     }
 
     /// Reads all rows of a list on a branch. Rows that cannot be read make the checksums of their checkpoints fail.
     fn read_list(&self, branch: i64, list: i64) -> Res<()> {
-        type Rows = Vec<(i64, Option<u32>, i64, Value)>;
-        let mut page = |from: i64, limit: usize| -> Res<Vec<(i64, Rows)>> {
+        let mut page = |from: i64, limit: usize| -> Res<Vec<(i64, Vec<Columns>)>> {
             let mut statement = self.conn.prepare_cached(sql::ITEMS_FROM)?;
-            let mut rows = statement.query(params![branch, list, from])?;
-            let mut found: Vec<(i64, Rows)> = Vec::new();
+            let mut rows = statement.query([branch, list, from])?;
+            let mut found: Vec<(i64, Vec<Columns>)> = Vec::new();
             loop {
                 let row = match rows.next() {
                     Ok(Some(row)) => row,
@@ -279,11 +189,11 @@ impl<'c> OldRows<'c> {
                     Err(_) if limit == 1 && !found.is_empty() => break,
                     Err(error) => return Err(error.into()),
                 };
-                let position: i64 = row.get(0)?;
+                let item = item::Row::owned(row)?;
+                let position = item::Row::of(&item)?.slot;
                 if (position < 0) != (from < 0) {
                     break;
                 }
-                let item = (row.get(1)?, row.get(3)?, row.get(2)?, row.get(4)?);
                 let count = found.len();
                 match found.last_mut() {
                     Some((last, rows)) if *last == position => rows.push(item),
@@ -293,12 +203,8 @@ impl<'c> OldRows<'c> {
             }
             Ok(found)
         };
-        let mut put = |(position, rows): (i64, Rows)| -> Res<()> {
-            let mut insert = self.items.prepare_cached(sql::ITEMS_INSERT)?;
-            for (ordinal, task, op, value) in rows {
-                insert.execute(params![branch, list, position, ordinal, op, task, value])?;
-            }
-            Ok(())
+        let mut put = |(_, rows): (i64, Vec<Columns>)| -> Res<()> {
+            rows.iter().try_for_each(|row| self.items.run(sql::ITEMS_INSERT, params_from_iter(row)).map(|_| ()))
         };
         // Range deletes have negative positions, and items others: damage of the first does not touch the second.
         scan(i64::MIN, &mut page, &mut put, &mut |_, _, _| Ok(()))?;
@@ -306,130 +212,37 @@ impl<'c> OldRows<'c> {
     }
 
     /// Returns the writes of the tasks of a checkpoint.
-    pub(super) fn writes(&self, seq: i64) -> Res<Vec<OldWrite>> {
-        let mut statement = self.conn.prepare_cached(sql::WRITES)?;
-        let (mut rows, mut writes) = (statement.query([seq])?, Vec::new());
-        while let Some(row) = rows.next()? {
-            let row = write::Row::read(row, 0)?;
-            let wrong = |what: &str| corrupt(row.place(), format!("{what} does not match the format"));
-            writes.push(OldWrite {
-                task: row.task,
-                index: i32::try_from(row.idx).map_err(|_| wrong("idx"))?,
-                part: row.part,
-                channel: row.channel,
-                value: row.value.0.try_into().map_err(|_| wrong("value"))?,
-                child: row.child,
-                path: row.path.map(str::to_owned),
-                sum: row.sum.try_into().map_err(|_| wrong("sum"))?,
-                mark: row.mark,
-            });
-        }
-        Ok(writes)
+    pub(super) fn writes(&self, seq: i64) -> Res<Vec<Columns>> {
+        self.conn.read_all(engine_sql::WRITES, [seq], |row| write::Row::owned(row))
     }
 
     /// Returns the timers of a namespace; of a row that cannot be decoded, the reason.
-    pub(super) fn timers(&self, namespace: i64) -> Res<Vec<Result<OldTimer, String>>> {
-        let mut statement = self.conn.prepare_cached(sql::TIMERS)?;
-        let timers = statement.query_map([namespace], |row| {
-            let timer = || {
-                Ok(OldTimer { task: row.get(0)?, checkpoint: row.get(1)?, wake_at: row.get(2)?, check: row.get(3)? })
-            };
-            Ok(timer().map_err(|error: rusqlite::Error| error.to_string()))
-        })?;
-        Ok(timers.collect::<rusqlite::Result<_>>()?)
+    pub(super) fn timers(&self, namespace: i64) -> Res<Vec<Result<timer::Row, String>>> {
+        self.conn.read_all(sql::TIMERS, [namespace], |row| match timer::Row::read(row, 0) {
+            Ok(timer) => Ok(Ok(timer)),
+            Err(fault) => reason(fault).map(Err),
+        })
     }
 
     /// Returns the value of a column; a NULL has none.
-    pub(super) fn value(&self, column: &Value) -> Res<Option<Payload>> {
+    pub(super) fn value(&self, column: ValueRef<'_>) -> Res<Option<Payload>> {
         match column {
-            Value::Null => Ok(None),
-            Value::Integer(id) => self.payload(*id).map(Some),
-            Value::Blob(_) if self.keys.seal_content() => Err(corrupt("an inline value", "it is not sealed")),
-            Value::Blob(bytes) => Ok(Some(Payload::new(bytes.clone()))),
+            ValueRef::Null => Ok(None),
+            ValueRef::Integer(id) => self.payload(id, Room::of(&self.keys, blobs::read).unverified()).map(Some),
+            ValueRef::Blob(_) if self.keys.seal_content() => Err(corrupt("an inline value", "it is not sealed")),
+            ValueRef::Blob(bytes) => Ok(Some(Payload::new(bytes.to_vec()))),
             _ => Err(corrupt("an inline value", "its type does not match the format")),
         }
     }
 
     /// Returns a payload whose check matches.
     pub(super) fn verified_payload(&self, id: i64) -> Res<Payload> {
-        let mut statement = self.conn.prepare_cached(payload::Row::BY_KEY)?;
-        let mut rows = statement.query([id])?;
-        let Some(row) = rows.next()? else { return Err(corrupt(format!("payload {id}"), "it does not exist")) };
-        let mut room = Room::of(&self.keys, blobs::read);
-        Ok(decode(self.conn, row, 0, id, form_column(row, 0)?, &mut room)?.to_payload())
+        self.payload(id, Room::of(&self.keys, blobs::read))
     }
 
-    fn payload(&self, id: i64) -> Res<Payload> {
-        if self.keys.seal_content() {
-            return self.verified_payload(id);
-        }
-        let mut statement = self.conn.prepare_cached(sql::PAYLOAD)?;
-        let mut rows = statement.query([id])?;
-        let wrong = |what: &str| corrupt(format!("payload {id}"), format!("{what} does not match the format"));
-        let Some(row) = rows.next()? else { return Err(corrupt(format!("payload {id}"), "it does not exist")) };
-        let form: i64 = row.get(0)?;
-        let codec = u8::try_from(form >> 2).map_err(|_| wrong("form"))?;
-        let bytes = |column: Value| match column {
-            Value::Blob(bytes) => Ok(bytes),
-            Value::Text(text) => Ok(text.into_bytes()),
-            Value::Integer(blob) => self.blob(blob),
-            _ => Err(wrong("data")),
-        };
-        let mut payload = Payload::new(bytes(row.get(1)?)?);
-        payload.codec = Codec::from_tag(codec);
-        if form & 1 == 0 {
-            return Ok(payload);
-        }
-        let mut index = ItemIndex::default();
-        index.kind = row.get(3)?;
-        index.id = match row.get(2)? {
-            Value::Null => None,
-            Value::Blob(id) => {
-                let id = uuid::Uuid::from_slice(&id).map_err(|_| wrong("item_id"))?;
-                Some(id.hyphenated().to_string().into())
-            }
-            Value::Text(id) => Some(id.into()),
-            _ => return Err(wrong("item_id")),
-        };
-        index.text = match row.get(4)? {
-            Value::Null => None,
-            text => Some(String::from_utf8(bytes(text)?).map_err(|_| wrong("text"))?),
-        };
-        if form & 2 != 0 {
-            (index.name, index.tool_calls) = (row.get(5)?, row.get(6)?);
-            (index.input_tokens, index.output_tokens) = (row.get(7)?, row.get(8)?);
-        }
-        Ok(payload.with_index(index))
-    }
-
-    fn blob(&self, id: i64) -> Res<Vec<u8>> {
-        let mut statement = self.conn.prepare_cached(sql::BLOB)?;
-        let found: Option<Value> = statement.query_row([id], |row| row.get(0)).optional()?;
-        match found {
-            Some(Value::Blob(bytes)) => Ok(bytes),
-            Some(Value::Text(text)) => Ok(text.into_bytes()),
-            _ => Err(corrupt(format!("blob {id}"), "it does not exist")),
-        }
-    }
-
-    fn read_checkpoint(&self, row: &checkpoint::Row<'_>) -> Res<OldCheckpoint> {
-        let metadata = sealed::metadata(self.conn, &self.keys, &row.id, row.metadata, &|| row.place())?;
-        Ok(OldCheckpoint {
-            seq: row.seq,
-            namespace: row.namespace,
-            id: row.id,
-            parent: row.parent,
-            branch: row.branch,
-            ordinal: row.ordinal,
-            step: row.step,
-            source: row.source,
-            created_at: row.created_at,
-            run: row.run,
-            metadata,
-            app_version: row.app_version.map(Arc::from),
-            parents: row.parents.map(<[u8]>::to_vec),
-            tasks: row.tasks.map(<[u8]>::to_vec),
-            checksum: row.sum,
-        })
+    fn payload(&self, id: i64, mut room: Room<'_>) -> Res<Payload> {
+        let read = |row: &Row<'_>| Ok(decode(self.conn, row, 0, id, form_column(row, 0)?, &mut room)?.to_payload());
+        let found = self.conn.read_first(payload::Row::BY_KEY, [id], read)?;
+        found.ok_or_else(|| corrupt(format!("payload {id}"), "it does not exist"))
     }
 }

@@ -9,20 +9,22 @@
 //!
 //! Invariant: no row of a deleted thread is written.
 
+use super::rows::Columns;
 use super::sql;
-use super::{LogReplay, blob, reason};
+use super::{LogReplay, reason};
 use crate::base::{CheckpointId, IdSource, Namespace, ThreadId, Timestamp};
 use crate::store::batch::{Batch, Change, ChangeValue, Data, ItemChange, ItemOp, NewCheckpoint, Parent, Payload};
 use crate::store::record::{CheckpointRef, Source};
 use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::rows::item::{DELETE, DELETE_RANGE, PUT, range_position};
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::unpack_ranges;
 use crate::store::sqlite::rows::source::is_pruned_column;
 use crate::store::sqlite::rows::version::{EMPTY, VALUE, VersionRow, versions_check};
-use crate::store::sqlite::tables::{Bare, KeyChecked, StoredColumn, item, version};
-use rusqlite::types::{Value, ValueRef};
-use rusqlite::{Connection, OptionalExtension, params};
+use crate::store::sqlite::tables::{KeyChecked, TableRow, item, version};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, params};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -43,19 +45,10 @@ struct OldBranch {
 /// The rows of a checkpoint that was not written anew.
 #[derive(Default)]
 struct LooseRows {
-    items: Vec<LooseItem>,
-    versions: Vec<(VersionRow, Value)>,
+    /// The rows of `item`, each with whether its check matches.
+    items: Vec<(Columns, bool)>,
+    versions: Vec<VersionRow>,
     check: Option<i64>,
-}
-
-/// A row of `item`.
-struct LooseItem {
-    channel: i64,
-    position: i64,
-    op: i64,
-    value: Value,
-    /// True if its check matches.
-    is_sound: bool,
 }
 
 /// The last checkpoint of a lineage that was written.
@@ -89,14 +82,14 @@ impl LogReplay<'_> {
     ) -> Res<()> {
         let row =
             params![branch, ordinal, seq, at.thread.as_str(), at.namespace.as_str(), at.checkpoint.as_bytes(), version];
-        self.rows.scratch().prepare_cached(sql::PLACE_INSERT)?.execute(row)?;
+        self.rows.scratch().run(sql::PLACE_INSERT, row)?;
         Ok(())
     }
 
     /// Writes what can be read and was not written.
     pub(crate) fn salvage(&mut self) -> Res<()> {
         let mut salvage = self.old_file()?;
-        let branches: Vec<i64> = readable(self.rows.conn, sql::BRANCHES, |row| row.get(0))?;
+        let branches: Vec<i64> = readable(self.rows.conn, sql::BRANCHES)?;
         for branch in branches {
             self.branch(&mut salvage, branch)?;
         }
@@ -107,9 +100,7 @@ impl LogReplay<'_> {
         let mut branches: HashMap<i64, OldBranch> = HashMap::new();
         let (mut created, mut pruned) = (HashMap::new(), HashSet::new());
         type Place = (i64, i64, i64, i64, i64);
-        let places: Vec<Place> = readable(self.rows.conn, sql::CHECKPOINT_PLACES, |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
-        })?;
+        let places: Vec<Place> = readable(self.rows.conn, sql::CHECKPOINT_PLACES)?;
         for (branch, ordinal, namespace, at, source) in places {
             branches.entry(branch).or_default().namespace = Some(namespace);
             created.insert((branch, ordinal), at);
@@ -118,8 +109,7 @@ impl LogReplay<'_> {
             }
         }
         type Row = (i64, i64, Option<i64>, Option<i64>);
-        let rows: Vec<Row> =
-            readable(self.rows.conn, sql::BRANCH_ROWS, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+        let rows: Vec<Row> = readable(self.rows.conn, sql::BRANCH_ROWS)?;
         for (id, namespace, parent, upto) in rows {
             let branch = branches.entry(id).or_default();
             branch.namespace.get_or_insert(namespace);
@@ -142,8 +132,7 @@ impl LogReplay<'_> {
                 return unknown(format!("namespace {id}"));
             }
         }
-        let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?));
-        let found = self.rows.conn.prepare_cached(sql::THREAD_OF_NAMESPACE)?.query_row([id], row).optional();
+        let found = self.rows.conn.first::<(i64, String)>(sql::NAMESPACE, [id]);
         let Ok(Some((thread, path))) = found else { return unknown(format!("namespace {id}")) };
         if !self.knows_deleted || self.rows.is_of_deleted(id).unwrap_or(true) {
             return Ok(None);
@@ -163,9 +152,7 @@ impl LogReplay<'_> {
         for name in names {
             // A name that is too long is cut off by none: its rows stay lost.
             let Ok(id) = ThreadId::new(&name) else { return Ok(None) };
-            let has = |conn: &Connection| -> Res<bool> {
-                Ok(conn.prepare_cached(sql::HAS_PUBLIC_ID)?.query_row([&name], |row| row.get(0))?)
-            };
+            let has = |conn: &Connection| -> Res<bool> { conn.one(sql::HAS_PUBLIC_ID, [&name]) };
             if !has(self.conn)? && !has(self.rows.conn).unwrap_or(false) {
                 salvage.threads.insert(of, id.clone());
                 return Ok(Some(id));
@@ -198,19 +185,16 @@ impl LogReplay<'_> {
 
     /// Reads the rows of a branch whose checkpoints were not written.
     fn loose_rows(&self, salvage: &mut Salvage, branch: i64) -> Res<BTreeMap<i64, LooseRows>> {
-        let mut statement = self.rows.scratch().prepare_cached(sql::PLACES_OF_BRANCH)?;
-        let done = statement.query_map([branch], |row| row.get(0))?.collect::<rusqlite::Result<HashSet<i64>>>()?;
+        let done: HashSet<i64> = self.rows.scratch().all(sql::PLACES_OF_BRANCH, [branch])?;
         let mut loose: BTreeMap<i64, LooseRows> = BTreeMap::new();
         let mut statement = self.rows.conn.prepare_cached(sql::ITEMS_OF_BRANCH)?;
         let mut rows = statement.query([branch])?;
         while let Ok(Some(row)) = rows.next() {
-            let Ok((row, is_sound)) = item::Row::compared(&self.rows.keys, row) else { continue };
-            let item::Row { channel, slot: position, ordinal, op, value: StoredColumn(value), .. } = row;
-            match value {
-                _ if !done.contains(&ordinal) => {
-                    let Ok(value) = value.try_into() else { continue };
-                    let item = LooseItem { channel, position, op, value, is_sound };
-                    loose.entry(ordinal).or_default().items.push(item);
+            let Ok((item, is_sound)) = item::Row::compared(&self.rows.keys, row) else { continue };
+            match item.value.0 {
+                _ if !done.contains(&item.ordinal) => {
+                    let Ok(columns) = item::Row::owned(row) else { continue };
+                    loose.entry(item.ordinal).or_default().items.push((columns, is_sound));
                 }
                 // A row that damage moved there.
                 ValueRef::Integer(payload) if !is_sound => _ = salvage.loose.insert(payload),
@@ -222,10 +206,10 @@ impl LogReplay<'_> {
         while let Ok(Some(row)) = rows.next() {
             let Ok(row) = version::Row::read(row, 0) else { continue };
             if !done.contains(&row.ordinal)
-                && let (Ok(version), Ok(value)) = (VersionRow::of(&row), row.value.0.try_into())
+                && let Ok(version) = VersionRow::of(&row)
             {
                 let of = loose.entry(row.ordinal).or_default();
-                of.versions.push((version, value));
+                of.versions.push(version);
                 of.check = row.xxh3;
             }
         }
@@ -235,21 +219,23 @@ impl LogReplay<'_> {
     /// Decodes the rows of a checkpoint whose checks match.
     fn loose_changes(&self, salvage: &mut Salvage, branch: i64, ordinal: i64, rows: LooseRows) -> Res<Vec<Change>> {
         let mut changes: BTreeMap<Arc<str>, ChangeValue> = BTreeMap::new();
-        let check = versions_check(&self.rows.keys, branch, ordinal, rows.versions.iter().map(|(row, _)| row));
+        let check = versions_check(&self.rows.keys, branch, ordinal, &rows.versions);
         let is_verified = rows.check == Some(check);
-        for (row, value) in rows.versions {
+        for row in rows.versions {
             // Without the check of the rows, the value is one that has a check itself.
-            let is_sound = is_verified || matches!((row.kind, &value), (VALUE, Value::Integer(_)));
+            let value = row.value.column();
+            let is_sound = is_verified || matches!((row.kind, value), (VALUE, ValueRef::Integer(_)));
             let change = match row.kind {
-                VALUE if is_sound => self.loose_payload(&value)?.map(|value| ChangeValue::Value(Data::New(value))),
+                VALUE if is_sound => self.loose_payload(value)?.map(|value| ChangeValue::Value(Data::New(value))),
                 EMPTY if is_sound => Some(ChangeValue::Empty),
                 _ => None,
             };
             let channel = self.loose_name(Kind::Channel, row.key)?;
             changes.extend(change.map(|change| (channel, change)));
         }
-        for item in rows.items {
-            let found = if item.is_sound { self.loose_item(&item, ordinal)? } else { None };
+        for (columns, is_sound) in &rows.items {
+            let item = item::Row::of(columns)?;
+            let found = if *is_sound { self.loose_item(&item)? } else { None };
             match found {
                 Some(found) => {
                     let channel = self.loose_name(Kind::List, item.channel)?;
@@ -260,7 +246,7 @@ impl LogReplay<'_> {
                     }
                 }
                 None => {
-                    if let Value::Integer(payload) = item.value {
+                    if let ValueRef::Integer(payload) = item.value.0 {
                         salvage.loose.insert(payload);
                     }
                 }
@@ -270,15 +256,15 @@ impl LogReplay<'_> {
     }
 
     /// Returns the changes of a list for which a row stands.
-    fn loose_item(&self, item: &LooseItem, ordinal: i64) -> Res<Option<Vec<ItemChange>>> {
+    fn loose_item(&self, item: &item::Row<'_>) -> Res<Option<Vec<ItemChange>>> {
         let change = |position, op| ItemChange { position, op, task: None };
-        Ok(match (item.op, u64::try_from(item.position)) {
+        Ok(match (item.op, u64::try_from(item.slot)) {
             (PUT, Ok(position)) => {
-                self.loose_payload(&item.value)?.map(|value| vec![change(position, ItemOp::Put(Data::New(value)))])
+                self.loose_payload(item.value.0)?.map(|value| vec![change(position, ItemOp::Put(Data::New(value)))])
             }
             (DELETE, Ok(position)) => Some(vec![change(position, ItemOp::Delete)]),
-            (DELETE_RANGE, Err(_)) if item.position == range_position(ordinal) => {
-                let ranges = blob(&item.value).and_then(unpack_ranges).unwrap_or_default().into_iter();
+            (DELETE_RANGE, Err(_)) if item.slot == range_position(item.ordinal) => {
+                let ranges = item.value.0.as_blob().ok().and_then(unpack_ranges).unwrap_or_default().into_iter();
                 Some(ranges.map(|range| change(range.first, ItemOp::DeleteRange { end: range.end })).collect())
             }
             // The items of a referenced list are written where they were put.
@@ -297,9 +283,9 @@ impl LogReplay<'_> {
     }
 
     /// Returns a value that matches its check.
-    fn loose_payload(&self, value: &Value) -> Res<Option<Payload>> {
+    fn loose_payload(&self, value: ValueRef<'_>) -> Res<Option<Payload>> {
         let payload = match value {
-            Value::Integer(id) => self.rows.verified_payload(*id).map(Some),
+            ValueRef::Integer(id) => self.rows.verified_payload(id).map(Some),
             other => self.rows.value(other),
         };
         match payload {
@@ -312,12 +298,9 @@ impl LogReplay<'_> {
     fn base(&self, salvage: &Salvage, branch: i64, ordinal: i64) -> Res<Option<SalvageBase>> {
         let mut next = Some((branch, ordinal - 1));
         while let Some((branch, upto)) = next {
-            let row = |row: &rusqlite::Row<'_>| {
-                let names = (row.get::<_, String>(0)?, row.get::<_, String>(1)?);
-                Ok((names, row.get::<_, [u8; 16]>(2)?, row.get::<_, i64>(3)?))
-            };
-            let mut statement = self.rows.scratch().prepare_cached(sql::PLACE_BEFORE)?;
-            if let Some(((thread, path), id, version)) = statement.query_row([branch, upto], row).optional()?
+            type Place = (String, String, [u8; 16], i64);
+            let place: Option<Place> = self.rows.scratch().first(sql::PLACE_BEFORE, [branch, upto])?;
+            if let Some((thread, path, id, version)) = place
                 && let (Ok(thread), Ok(path)) = (ThreadId::new(thread), Namespace::new(path))
             {
                 let at = CheckpointRef::new(thread, path, CheckpointId::from_bytes(id));
@@ -391,22 +374,19 @@ impl LogReplay<'_> {
 
     /// Writes the payloads whose lists are not known.
     fn payloads(&mut self, salvage: &mut Salvage) -> Res<()> {
-        let has_deleted = self.rows.conn.query_row(sql::HAS_DELETED, [], |row| row.get(0)).unwrap_or(true);
-        if has_deleted {
+        if self.rows.conn.one(sql::HAS_DELETED, []).unwrap_or(true) {
             return Ok(());
         }
         let mut found = std::mem::take(&mut salvage.loose);
-        found.extend(readable(self.rows.conn, sql::UNREFERENCED, |row| row.get::<_, i64>(0))?);
+        found.extend(readable::<i64>(self.rows.conn, sql::UNREFERENCED)?);
         if found.is_empty() {
             return Ok(());
         }
         let mut owners: HashMap<i64, i64> = HashMap::new();
         type Written = (i64, i64, Option<i64>);
-        let written: Vec<Written> =
-            readable(self.rows.conn, sql::WRITTEN_PAYLOADS, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-        for (payload, checkpoint, child) in written {
+        for (payload, checkpoint, child) in readable::<Written>(self.rows.conn, sql::WRITTEN_PAYLOADS)? {
             let consumer = checkpoint.wrapping_add(child.unwrap_or(0));
-            let has = self.rows.scratch().prepare_cached(sql::HAS_PLACE)?.query_row([consumer], |row| row.get(0))?;
+            let has = self.rows.scratch().one(sql::HAS_PLACE, [consumer])?;
             if has && !(child.is_none() && self.lost_writes.contains(&checkpoint)) {
                 found.remove(&payload);
             } else if found.contains(&payload) {
@@ -415,10 +395,7 @@ impl LogReplay<'_> {
         }
         let mut groups: BTreeMap<Option<i64>, Vec<i64>> = BTreeMap::new();
         for payload in found {
-            let namespace = owners.get(&payload).and_then(|seq| {
-                let mut statement = self.rows.conn.prepare_cached(sql::NAMESPACE_OF_SEQ).ok()?;
-                statement.query_row([seq], |row| row.get(0)).ok()
-            });
+            let namespace = owners.get(&payload).and_then(|seq| self.rows.conn.one(sql::NAMESPACE_OF_SEQ, [seq]).ok());
             groups.entry(namespace).or_default().push(payload);
         }
         for (namespace, payloads) in groups {
@@ -434,7 +411,7 @@ impl LogReplay<'_> {
         for chunk in payloads.chunks(CHUNK) {
             let mut items = Vec::new();
             for id in chunk {
-                if let Some(payload) = self.loose_payload(&Value::Integer(*id))? {
+                if let Some(payload) = self.loose_payload(ValueRef::Integer(*id))? {
                     items.push(ItemChange { position, op: ItemOp::Put(Data::New(payload)), task: None });
                     position += 1;
                 }
@@ -462,21 +439,13 @@ fn count(change: &Change) -> u64 {
 }
 
 /// Reads the rows of a query that can be decoded, up to one that cannot be read.
-fn readable<T>(
-    conn: &Connection,
-    query: &str,
-    mut decode: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
-) -> Res<Vec<T>> {
+fn readable<T: FromColumns>(conn: &Connection, query: &str) -> Res<Vec<T>> {
     let mut found = Vec::new();
-    let mut read = || -> Res<()> {
-        let mut statement = conn.prepare(query)?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            found.extend(decode(row).ok());
-        }
+    let read = conn.each(query, [], |row| {
+        found.extend(T::read(row, 0).ok());
         Ok(())
-    };
-    if let Err(fault) = read() {
+    });
+    if let Err(fault) = read {
         reason(fault)?;
     }
     Ok(found)

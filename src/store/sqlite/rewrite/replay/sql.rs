@@ -1,32 +1,26 @@
 //! The statements by which rows are read to be written anew.
 
 use crate::store::sqlite::tables::text::text;
-use crate::store::sqlite::tables::{TableRow, checkpoint, item, operation, operation_change, version, write};
+use crate::store::sqlite::tables::{TableRow, checkpoint, item, operation, operation_change, timer, version};
 
 /// The rows of lists in the order of the checkpoints, in a temporary file.
 pub(super) const ITEMS_TABLE: &str = "PRAGMA temp_store = FILE; PRAGMA journal_mode = OFF; CREATE TABLE item \
-     (branch INTEGER, ordinal INTEGER, channel INTEGER, slot INTEGER, op INTEGER, task INTEGER, value, \
+     (branch INTEGER, channel INTEGER, slot INTEGER, ordinal INTEGER, op INTEGER, task INTEGER, value, xxh3 INTEGER, \
      PRIMARY KEY (branch, ordinal, channel, slot)) WITHOUT ROWID; BEGIN;";
-pub(super) const ITEMS_INSERT: &str =
-    "INSERT OR IGNORE INTO item (branch, channel, slot, ordinal, op, task, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+pub(super) const ITEMS_INSERT: &str = "INSERT OR IGNORE INTO item VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 pub(super) const ITEMS: &str =
-    "SELECT slot, op, task, value FROM item WHERE branch = ?1 AND ordinal = ?2 AND channel = ?3 ORDER BY slot";
-pub(super) const ITEMS_FROM: &str = "SELECT slot, ordinal, op, task, value FROM item \
-     WHERE branch = ?1 AND channel = ?2 AND slot >= ?3 ORDER BY slot, ordinal DESC";
+    text!(item::Row::SELECT, "WHERE branch = ?1 AND ordinal = ?2 AND channel = ?3 ORDER BY slot");
+pub(super) const ITEMS_FROM: &str =
+    text!(item::Row::SELECT, "WHERE branch = ?1 AND channel = ?2 AND slot >= ?3 ORDER BY slot, ordinal DESC");
 
 pub(super) const CHECKPOINTS_FROM: &str = text!(checkpoint::Row::SELECT, "WHERE seq >= ?1 ORDER BY seq LIMIT ?2");
 pub(super) const CHECKPOINT: &str = "SELECT namespace, id, tasks FROM checkpoint WHERE seq = ?1";
 pub(super) const NAME: &str = "SELECT kind, text FROM name WHERE id = ?1";
-pub(super) const LISTS_FROM: &str = "SELECT id, kind, text FROM name WHERE id >= ?1 ORDER BY id LIMIT ?2";
+pub(super) const LISTS_FROM: &str = "SELECT id, text FROM name WHERE id >= ?1 AND kind = ?3 ORDER BY id LIMIT ?2";
 pub(super) const THREAD: &str = "SELECT public_id FROM thread WHERE id = ?1";
 pub(super) const NAMESPACE: &str = "SELECT thread, path FROM namespace WHERE id = ?1";
-pub(super) const VERSIONS: &str =
-    "SELECT key, version, kind, task, value FROM version WHERE branch = ?1 AND ordinal = ?2 ORDER BY key";
-pub(super) const PAYLOAD: &str = "SELECT form, data, item_id, kind, text, name, tool_calls, input_tokens, output_tokens \
-     FROM payload WHERE id = ?1";
-pub(super) const BLOB: &str = "SELECT data FROM blob WHERE id = ?1";
-pub(super) const WRITES: &str = text!(write::Row::SELECT, "WHERE checkpoint = ?1 ORDER BY task, idx, part");
-pub(super) const TIMERS: &str = "SELECT task, checkpoint, wake_at, xxh3 FROM timer WHERE namespace = ?1";
+pub(super) const VERSIONS: &str = text!(version::Row::SELECT, "WHERE branch = ?1 AND ordinal = ?2 ORDER BY key");
+pub(super) const TIMERS: &str = text!(timer::Row::SELECT, "WHERE namespace = ?1");
 /// True if the new file has a timer of a task with a check.
 pub(super) const TIMER_VERIFIES: &str = "SELECT EXISTS (SELECT 1 FROM timer WHERE task = ?1 AND xxh3 = ?2)";
 pub(super) const OPERATIONS: &str = text!(operation::Row::SELECT, "ORDER BY seq, id");
@@ -62,7 +56,6 @@ pub(super) const IS_OF_DELETED: &str =
     "SELECT EXISTS (SELECT 1 FROM tombstone t JOIN namespace n ON n.thread = t.thread WHERE n.id = ?1)";
 /// True if rows of deleted threads are still stored.
 pub(super) const HAS_DELETED: &str = "SELECT EXISTS (SELECT 1 FROM tombstone WHERE thread > 0 AND state = 0)";
-pub(super) const THREAD_OF_NAMESPACE: &str = "SELECT thread, path FROM namespace WHERE id = ?1";
 /// True if a thread has an id, in the old file or the new one.
 pub(super) const HAS_PUBLIC_ID: &str = "SELECT EXISTS (SELECT 1 FROM thread WHERE public_id = ?1)";
 /// The payloads to which no list and no channel refers.

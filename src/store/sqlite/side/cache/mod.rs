@@ -8,9 +8,10 @@ use crate::base::{Codec, Encoded, Timestamp};
 use crate::store::side_tables::{CacheChange, CacheKey};
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::{Identity, Keys};
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::rows::checksums::cache_check;
 use crate::store::sqlite::rows::sealed;
-use crate::store::sqlite::tables::{Bare, cache};
+use crate::store::sqlite::tables::{TableRow, cache};
 use crate::store::sqlite::view::ReadView;
 use rusqlite::{Connection, Row, params};
 use std::borrow::Cow;
@@ -20,7 +21,7 @@ pub(crate) fn write(conn: &Connection, keys: &Keys, changes: &[CacheChange]) -> 
     for change in changes {
         match change {
             CacheChange::Put { key, value, now, expires_at } => {
-                conn.prepare_cached(sql::CACHE_EXPIRED)?.execute(params![now.as_micros(), KV_EXPIRED_MAX])?;
+                conn.run(sql::CACHE_EXPIRED, params![now.as_micros(), KV_EXPIRED_MAX])?;
                 let (namespace, expires_at) = (pack(&key.namespace), expires_at.map(Timestamp::as_micros));
                 let codec = i64::from(value.codec.to_tag());
                 let name = key_column(keys, &namespace, &key.key);
@@ -28,10 +29,10 @@ pub(crate) fn write(conn: &Connection, keys: &Keys, changes: &[CacheChange]) -> 
                 let data = sealed::value_column(keys, identity, &value.bytes)?;
                 let check = cache_check(keys, &namespace, &name, expires_at, (codec, &data));
                 let row = params![namespace, name, expires_at, check, codec, data];
-                conn.prepare_cached(sql::CACHE_PUT)?.execute(row)?;
+                conn.run(sql::CACHE_PUT, row)?;
             }
             CacheChange::Clear { namespace } if namespace.is_empty() => {
-                conn.prepare_cached(sql::CACHE_CLEAR)?.execute([])?;
+                conn.run(sql::CACHE_CLEAR, [])?;
             }
             CacheChange::Clear { namespace } => {
                 let from = pack(namespace);
@@ -39,10 +40,10 @@ pub(crate) fn write(conn: &Connection, keys: &Keys, changes: &[CacheChange]) -> 
                 // Keys with this prefix end before the bytes in which the last 0 is a 1.
                 to.pop();
                 to.push(1);
-                conn.prepare_cached(sql::CACHE_CLEAR_UNDER)?.execute(params![from, to])?;
+                conn.run(sql::CACHE_CLEAR_UNDER, params![from, to])?;
             }
             CacheChange::ClearNamespace { namespace } => {
-                conn.prepare_cached(sql::CACHE_CLEAR_NAMESPACE)?.execute([pack(namespace)])?;
+                conn.run(sql::CACHE_CLEAR_NAMESPACE, [pack(namespace)])?;
             }
         }
     }
@@ -51,11 +52,9 @@ pub(crate) fn write(conn: &Connection, keys: &Keys, changes: &[CacheChange]) -> 
 
 /// Returns the value under a key, unless it has expired.
 pub(crate) fn value(view: ReadView<'_>, key: &CacheKey, now: Timestamp) -> Res<Option<Encoded>> {
-    let mut statement = view.conn.prepare_cached(sql::CACHED)?;
     let namespace = pack(&key.namespace);
     let name = key_column(view.keys, &namespace, &key.key);
-    let mut rows = statement.query(params![now.as_micros(), namespace, name])?;
-    rows.next()?.map(|row| decode(view, row)).transpose()
+    view.conn.read_first(sql::CACHED, params![now.as_micros(), namespace, name], |row| decode(view, row))
 }
 
 /// Returns the column of a key. In an encrypted file it is a keyed hash: a key often is a hash of the input of a task,

@@ -11,14 +11,15 @@ use crate::store::error::StoreError;
 use crate::store::side_tables::{KvChange, KvNamespace, KvRecord, KvVector};
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::{Identity, Keys};
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::names::Names;
 use crate::store::sqlite::rows::checksums::kv_check;
 use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::sql as engine_sql;
-use crate::store::sqlite::tables::{Bare, TableRow, kv};
+use crate::store::sqlite::tables::{TableRow, kv};
 use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::view::ReadView;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -73,12 +74,10 @@ fn found(conn: &Connection, namespace: &KvNamespace, key: &str) -> Res<Option<(i
 
 /// Returns the number and the content of a key.
 fn stored(conn: &Connection, keys: &Keys, namespace: &KvNamespace, key: &str) -> Res<Option<(i64, KvRecord)>> {
-    let mut statement = conn.prepare_cached(kv_sql::ENTRY)?;
-    let mut rows = statement.query(params![namespace.path(), key])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    let names = Names::default();
-    let row = kv::Row::read(row, 0)?;
-    Ok(Some((row.id, decode(ReadView { conn, names: &names, keys }, &row, namespace)?)))
+    conn.read_first(kv_sql::ENTRY, params![namespace.path(), key], |row| {
+        let (row, names) = (kv::Row::read(row, 0)?, Names::default());
+        Ok((row.id, decode(ReadView { conn, names: &names, keys }, &row, namespace)?))
+    })
 }
 
 /// Begins the lifetime of an entry anew, if it has one. Its check, and its sealed value, cover the new expiry.
@@ -91,7 +90,7 @@ fn prolong(conn: &Connection, keys: &Keys, id: i64, record: &KvRecord, now: Time
     let identity = || identity(keys, namespace, key, moments, expires_at, codec);
     let data = sealed::value_column(keys, identity, &record.value.bytes)?;
     let check = kv_check(keys, namespace.path(), key, moments, expires_at, (codec, &data));
-    conn.prepare_cached(kv_sql::PROLONG)?.execute(params![id, expires_at, check, data])?;
+    conn.run(kv_sql::PROLONG, params![id, expires_at, check, data])?;
     Ok(())
 }
 
@@ -125,20 +124,20 @@ fn put(
         vectors::remove(conn, id)?;
         let (check, data) = row(created)?;
         let row = params![id, now, expires_at, check, codec, data];
-        conn.prepare_cached(engine_sql::KV_UPDATE)?.execute(row)?;
+        conn.run(engine_sql::KV_UPDATE, row)?;
         return Ok(());
     }
     // Looked up anew: the removal of an expired key may have taken it along.
     let of = match namespace_id(conn, namespace)? {
         Some(of) => of,
         None => {
-            conn.prepare_cached(engine_sql::KV_NAMESPACE_INSERT)?.execute([namespace.path()])?;
+            conn.run(engine_sql::KV_NAMESPACE_INSERT, [namespace.path()])?;
             conn.last_insert_rowid()
         }
     };
     let (check, data) = row(now)?;
     let row = params![of, key, now, now, expires_at, check, codec, data];
-    conn.prepare_cached(engine_sql::KV_INSERT)?.execute(row)?;
+    conn.run(engine_sql::KV_INSERT, row)?;
     Ok(())
 }
 
@@ -157,34 +156,29 @@ pub(crate) fn identity(
 
 fn remove(conn: &Connection, id: i64, namespace: i64) -> Res<()> {
     vectors::remove(conn, id)?;
-    conn.prepare_cached(kv::Row::DELETE)?.execute([id])?;
-    conn.prepare_cached(engine_sql::KV_NAMESPACE_DELETE)?.execute([namespace])?;
+    conn.run(kv::Row::DELETE, [id])?;
+    conn.run(engine_sql::KV_NAMESPACE_DELETE, [namespace])?;
     Ok(())
 }
 
 fn remove_expired(conn: &Connection, now: Timestamp) -> Res<()> {
-    let mut statement = conn.prepare_cached(engine_sql::KV_EXPIRED)?;
-    let rows = statement.query_map(params![now.as_micros(), KV_EXPIRED_MAX], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let expired: Vec<(i64, i64)> = rows.collect::<Result<_, _>>()?;
+    let expired: Vec<(i64, i64)> = conn.all(engine_sql::KV_EXPIRED, params![now.as_micros(), KV_EXPIRED_MAX])?;
     expired.into_iter().try_for_each(|(id, namespace)| remove(conn, id, namespace))
 }
 
 fn namespace_id(conn: &Connection, namespace: &KvNamespace) -> Res<Option<i64>> {
-    Ok(conn.prepare_cached(engine_sql::KV_NAMESPACE)?.query_row([namespace.path()], |row| row.get(0)).optional()?)
+    conn.first(engine_sql::KV_NAMESPACE, [namespace.path()])
 }
 
 /// Returns number, first put and expiry of a key.
 fn place(conn: &Connection, namespace: i64, key: &str) -> Res<Option<(i64, i64, Option<i64>)>> {
-    let mut statement = conn.prepare_cached(engine_sql::KV_PLACE)?;
-    let found = statement.query_row(params![namespace, key], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
-    Ok(found.optional()?)
+    conn.first(engine_sql::KV_PLACE, params![namespace, key])
 }
 
 /// Returns an entry that has not expired.
 pub(crate) fn entry(view: ReadView<'_>, namespace: &KvNamespace, key: &str, now: Timestamp) -> Res<Option<KvRecord>> {
-    let mut statement = view.conn.prepare_cached(engine_sql::KV_ENTRY)?;
-    let mut rows = statement.query(params![namespace.path(), key])?;
-    let Some(row) = rows.next()? else {
+    let read = |row: &Row<'_>| decode(view, &kv::Row::read(row, 0)?, namespace);
+    let Some(record) = view.conn.read_first(engine_sql::KV_ENTRY, params![namespace.path(), key], read)? else {
         neighbors::no_kv_namespace(view.conn, namespace.path())?;
         neighbors::no_hidden_kv_namespace(view.conn, &view.names.counted)?;
         if let Some(of) = namespace_id(view.conn, namespace)? {
@@ -192,7 +186,6 @@ pub(crate) fn entry(view: ReadView<'_>, namespace: &KvNamespace, key: &str, now:
         }
         return Ok(None);
     };
-    let record = decode(view, &kv::Row::read(row, 0)?, namespace)?;
     Ok(is_valid(&record, now).then_some(record))
 }
 
@@ -224,22 +217,20 @@ pub(crate) fn indexed(
     now: Timestamp,
     visit: &mut dyn FnMut(&KvRecord, &[KvVector]) -> Result<bool, StoreError>,
 ) -> Res<()> {
-    if !view.conn.prepare_cached(kv_sql::HAS_VECTORS)?.query_row([], |row| row.get::<_, bool>(0))? {
+    if !view.conn.one::<bool>(kv_sql::HAS_VECTORS, [])? {
         return Ok(());
     }
-    let mut statement = view.conn.prepare_cached(kv_sql::INDEXED)?;
     for StoredNamespace { id, namespace, .. } in numbered(view, under)? {
-        let mut rows = statement.query([id])?;
-        while let Some(row) = rows.next()? {
+        let goes_on = view.conn.each_while(kv_sql::INDEXED, [id], |row| {
             let row = kv::Row::read(row, 0)?;
             let record = decode(view, &row, &namespace)?;
             if !is_valid(&record, now) {
-                continue;
+                return Ok(true);
             }
-            let vectors = vectors::read(view, EntryOwner::of(row.id, &record))?;
-            if !visit(&record, &vectors)? {
-                return Ok(());
-            }
+            Ok(visit(&record, &vectors::read(view, EntryOwner::of(row.id, &record))?)?)
+        })?;
+        if !goes_on {
+            return Ok(());
         }
     }
     Ok(())
@@ -247,16 +238,14 @@ pub(crate) fn indexed(
 
 /// Returns the names of expired entries, the earliest first.
 pub(crate) fn expired(conn: &Connection, now: Timestamp, limit: usize) -> Res<Vec<(KvNamespace, String)>> {
-    let mut statement = conn.prepare_cached(kv_sql::EXPIRED)?;
-    let mut rows = statement.query(params![now.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        let (id, path): (i64, Option<String>) = (row.get(0)?, row.get(1)?);
+    let params = params![now.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)];
+    let rows: Vec<(i64, Option<String>, String)> = conn.all(kv_sql::EXPIRED, params)?;
+    let named = rows.into_iter().map(|(id, path, key)| {
         let path = path.ok_or_else(|| corrupt(format!("kv {id}"), "its namespace does not exist"))?;
         let namespace = parse(&path).ok_or_else(|| corrupt(format!("kv {id}"), "the path of its namespace is none"))?;
-        found.push((namespace, row.get(2)?));
-    }
-    Ok(found)
+        Ok((namespace, key))
+    });
+    named.collect()
 }
 
 /// Returns the vectors of an entry of a file that is recovered.
@@ -293,54 +282,43 @@ impl StoredNamespace {
     /// Visits all entries, verified, with those that have expired. Ends when `visit` returns false; returns whether it
     /// did not.
     fn visit(&self, view: ReadView<'_>, visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>) -> Res<bool> {
-        let mut statement = view.conn.prepare_cached(engine_sql::KV_ENTRIES)?;
-        let mut rows = statement.query([self.id])?;
         let wrong = || corrupt(format!("kv_namespace {}", self.id), "an index does not give all of its keys");
         let (mut count, mut last) = (0, None);
-        while let Some(row) = rows.next()? {
+        let goes_on = view.conn.each_while(engine_sql::KV_ENTRIES, [self.id], |row| {
             // An index can give a row twice, in the place of another one.
             let row = kv::Row::read(row, 0)?;
             if last >= Some(row.id) {
                 return Err(wrong());
             }
             (count, last) = (count + 1, Some(row.id));
-            if !visit(&decode(view, &row, &self.namespace)?)? {
-                return Ok(false);
-            }
-        }
-        if count == self.keys { Ok(true) } else { Err(wrong()) }
+            Ok(visit(&decode(view, &row, &self.namespace)?)?)
+        })?;
+        if !goes_on || count == self.keys { Ok(goes_on) } else { Err(wrong()) }
     }
 }
 
 fn numbered(view: ReadView<'_>, under: Option<&KvNamespace>) -> Res<Vec<StoredNamespace>> {
-    let (conn, mut found) = (view.conn, Vec::new());
+    let conn = view.conn;
     neighbors::no_hidden_kv_namespace(conn, &view.names.counted)?;
-    let (mut all, mut some);
     // Every namespace is in the root.
-    let mut rows = match under.filter(|under| !under.path().is_empty()) {
-        None => {
-            all = conn.prepare_cached(engine_sql::KV_NAMESPACES)?;
-            all.query([])?
-        }
+    let rows: Vec<(i64, String, i64, i64)> = match under.filter(|under| !under.path().is_empty()) {
+        None => conn.all(engine_sql::KV_NAMESPACES, [])?,
         Some(under) => {
-            some = conn.prepare_cached(engine_sql::KV_NAMESPACES_UNDER)?;
             // The character after the dot bounds what goes on with one.
             let (from, to) = (format!("{}.", under.path()), format!("{}/", under.path()));
             [under.path(), &from, &to].into_iter().try_for_each(|path| neighbors::no_kv_namespace(conn, path))?;
-            some.query(params![under.path(), from, to])?
+            conn.all(engine_sql::KV_NAMESPACES_UNDER, params![under.path(), from, to])?
         }
     };
-    while let Some(row) = rows.next()? {
-        let (id, path): (i64, String) = (row.get(0)?, row.get(1)?);
-        let keys: (i64, i64) = (row.get(2)?, row.get(3)?);
+    let decoded = rows.into_iter().map(|(id, path, keys, in_order)| {
         // A namespace is deleted with its last key. A key that one index does not show is in the other one.
-        if keys.0 != keys.1 || keys.0 == 0 {
+        if keys != in_order || keys == 0 {
             return Err(corrupt(format!("kv_namespace {id}"), "its keys are not the same in both indexes"));
         }
         let namespace = parse(&path).ok_or_else(|| corrupt(format!("kv_namespace {id}"), "its path is none"))?;
-        found.push(StoredNamespace { id, namespace, keys: keys.0 });
-    }
-    Ok(found)
+        Ok(StoredNamespace { id, namespace, keys })
+    });
+    decoded.collect()
 }
 
 fn parse(path: &str) -> Option<KvNamespace> {

@@ -7,11 +7,12 @@ use super::sql;
 use crate::store::side_tables::{KvRecord, KvVector};
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::{Identity, Keys};
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::rows::checksums::{KvVectorRef, kv_lifetime_check, kv_vector_check};
 use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::tables::{Bare, TableRow, kv_lifetime, kv_vector};
 use crate::store::sqlite::view::ReadView;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 use std::time::Duration;
 
 /// The entry that a row belongs to, as its check covers it.
@@ -46,14 +47,14 @@ impl<'a> EntryOwner<'a> {
 
 /// Removes the vectors and the lifetime of an entry.
 pub(super) fn remove(conn: &Connection, entry: i64) -> Res<()> {
-    conn.prepare_cached(sql::VECTORS_DELETE)?.execute([entry])?;
-    conn.prepare_cached(kv_lifetime::Row::DELETE)?.execute([entry])?;
+    conn.run(sql::VECTORS_DELETE, [entry])?;
+    conn.run(kv_lifetime::Row::DELETE, [entry])?;
     Ok(())
 }
 
 /// Stores the vectors of an entry in place of those it has.
 pub(super) fn store(conn: &Connection, keys: &Keys, owner: EntryOwner<'_>, vectors: &[KvVector]) -> Res<()> {
-    conn.prepare_cached(sql::VECTORS_DELETE)?.execute([owner.id])?;
+    conn.run(sql::VECTORS_DELETE, [owner.id])?;
     for (position, vector) in (0..).zip(vectors) {
         let bytes: Vec<u8> = vector.values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let (field, dims) = (&*vector.field, vector.values.len() as i64);
@@ -67,13 +68,10 @@ pub(super) fn store(conn: &Connection, keys: &Keys, owner: EntryOwner<'_>, vecto
 
 /// Reads and verifies the vectors of an entry.
 pub(super) fn read(view: ReadView<'_>, owner: EntryOwner<'_>) -> Res<Vec<KvVector>> {
-    let mut statement = view.conn.prepare_cached(sql::VECTORS)?;
-    let mut rows = statement.query([owner.id])?;
-    let mut found: Vec<(i64, String, i64, Vec<u8>, i64)> = Vec::new();
-    while let Some(row) = rows.next()? {
+    let found = view.conn.read_all(sql::VECTORS, [owner.id], |row| {
         let kv_vector::Row { position, field, dims, data, xxh3, .. } = kv_vector::Row::read(row, 0)?;
-        found.push((position, field.to_owned(), dims, data.to_vec(), xxh3));
-    }
+        Ok((position, field.to_owned(), dims, data.to_vec(), xxh3))
+    })?;
     let count = found.len();
     let mut vectors = Vec::with_capacity(count);
     for (position, field, dims, data, check) in found {
@@ -101,16 +99,14 @@ pub(super) fn read(view: ReadView<'_>, owner: EntryOwner<'_>) -> Res<Vec<KvVecto
 pub(super) fn store_lifetime(conn: &Connection, keys: &Keys, owner: EntryOwner<'_>, lifetime: Duration) -> Res<()> {
     let lifetime = i64::try_from(lifetime.as_micros()).unwrap_or(i64::MAX);
     let check = kv_lifetime_check(keys, owner.path, owner.key, lifetime);
-    conn.prepare_cached(sql::LIFETIME_SET)?.execute(params![owner.id, lifetime, check])?;
+    conn.run(sql::LIFETIME_SET, params![owner.id, lifetime, check])?;
     Ok(())
 }
 
 /// Reads and verifies the lifetime of an entry.
 pub(super) fn lifetime(conn: &Connection, keys: &Keys, owner: EntryOwner<'_>) -> Res<Option<Duration>> {
-    let mut statement = conn.prepare_cached(kv_lifetime::Row::BY_KEY)?;
-    let mut rows = statement.query([owner.id])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    let kv_lifetime::Row { lifetime, xxh3, .. } = kv_lifetime::Row::read(row, 0)?;
+    let read = |row: &Row<'_>| kv_lifetime::Row::read(row, 0).map(|row| (row.lifetime, row.xxh3));
+    let Some((lifetime, xxh3)) = conn.read_first(kv_lifetime::Row::BY_KEY, [owner.id], read)? else { return Ok(None) };
     if kv_lifetime_check(keys, owner.path, owner.key, lifetime) != xxh3 {
         return Err(corrupt(owner.place("kv_lifetime"), "its check does not match"));
     }

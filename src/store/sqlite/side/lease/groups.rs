@@ -10,6 +10,7 @@ use crate::base::internal::hash::{check64, keyed_checksum};
 use crate::store::lease::{LeaseGroup, NewLease};
 use crate::store::sqlite::fault::{Fault, Res};
 use crate::store::sqlite::keys::Keys;
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::tables::{Bare, lease_group};
 use rusqlite::Connection;
 
@@ -20,13 +21,9 @@ pub(super) fn admit(conn: &Connection, keys: &Keys, lease: &NewLease, thread: Op
     for group in groups {
         let number = number(keys, group);
         let mut members = Vec::new();
-        let mut statement = conn.prepare_cached(sql::GROUP_MEMBERS)?;
-        let mut rows = statement.query([number])?;
-        while let Some(row) = rows.next()? {
-            let member: i64 = row.get(0)?;
+        for (member, until) in conn.all::<(i64, Option<i64>), Vec<_>>(sql::GROUP_MEMBERS, [number])? {
             if Some(member) != thread {
                 let lease = super::read(conn, keys, member)?;
-                let until: Option<i64> = row.get(1)?;
                 let is_live = until.is_none_or(|until| until >= 0) && lease.is_some_and(|lease| lease.is_live(now));
                 members.push((is_live, until.map(|until| Timestamp::from_micros(until.saturating_abs()))));
             }
@@ -38,8 +35,8 @@ pub(super) fn admit(conn: &Connection, keys: &Keys, lease: &NewLease, thread: Op
 
 /// Takes a thread out of its groups. A claim that counts for a rate does so until its time has passed.
 pub(super) fn leave(conn: &Connection, thread: i64) -> Res<()> {
-    conn.prepare_cached(sql::GROUPS_LEAVE)?.execute([thread])?;
-    conn.prepare_cached(sql::GROUPS_LEAVE_RATED)?.execute([thread])?;
+    conn.run(sql::GROUPS_LEAVE, [thread])?;
+    conn.run(sql::GROUPS_LEAVE_RATED, [thread])?;
     Ok(())
 }
 
@@ -50,7 +47,7 @@ pub(super) fn enter(conn: &Connection, keys: &Keys, lease: &NewLease, thread: i6
         let (grp, rated_until) = (number(keys, group), group.rated_until(now).map(Timestamp::as_micros));
         lease_group::Row { thread, grp, rated_until }.put(conn)?;
         if group.rate.is_some() {
-            conn.prepare_cached(sql::GROUP_PASSED)?.execute([grp, now.as_micros()])?;
+            conn.run(sql::GROUP_PASSED, [grp, now.as_micros()])?;
         }
     }
     Ok(())
@@ -58,7 +55,7 @@ pub(super) fn enter(conn: &Connection, keys: &Keys, lease: &NewLease, thread: i6
 
 /// Deletes the rows of a thread that is being deleted.
 pub(super) fn hide(conn: &Connection, thread: i64) -> Res<()> {
-    conn.prepare_cached(sql::GROUPS_DELETE)?.execute([thread])?;
+    conn.run(sql::GROUPS_DELETE, [thread])?;
     Ok(())
 }
 

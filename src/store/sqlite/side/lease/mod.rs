@@ -17,6 +17,7 @@ use crate::store::sqlite::commit::batch;
 use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::commit::leases::{RetainedLease, retained};
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::lease::read;
 use crate::store::sqlite::tables::{TableRow, lease};
 use rusqlite::Connection;
@@ -110,6 +111,6 @@ fn put(
 
 /// Deletes the lease of a thread that is being deleted.
 pub(crate) fn hide(conn: &Connection, thread: i64) -> Res<()> {
-    conn.prepare_cached(lease::Row::DELETE)?.execute([thread])?;
+    conn.run(lease::Row::DELETE, [thread])?;
     groups::hide(conn, thread)
 }

@@ -12,7 +12,8 @@ use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::sql as engine_sql;
 use crate::store::sqlite::tables::{Checked, KeyChecked, item, thread};
 
-use rusqlite::{Connection, OptionalExtension, Params, params};
+use crate::store::sqlite::query::Statements;
+use rusqlite::{Connection, Params, Row, params};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Rows up to which a table is counted, in about a millisecond.
@@ -20,7 +21,7 @@ const COUNTED_ROWS: i64 = 10_000;
 
 /// Verifies the neighbors of a place in an index.
 fn verify(conn: &Connection, index: &str, sql: &str, place: impl Params) -> Res<()> {
-    if conn.prepare_cached(sql)?.query_row(place, |row| row.get(0))? {
+    if conn.one(sql, place)? {
         return Err(corrupt(format!("index {index}"), "an entry is not that of its row"));
     }
     Ok(())
@@ -34,21 +35,19 @@ pub(crate) fn of_thread(conn: &Connection, thread: &str) -> Res<()> {
 /// Verifies that a thread, or one of its namespaces, does not exist.
 pub(crate) fn no_namespace(conn: &Connection, thread: &ThreadId, namespace: &Namespace) -> Res<()> {
     of_thread(conn, thread.as_str())?;
-    let mut by_id = conn.prepare_cached(engine_sql::THREAD_BY_ID)?;
-    let found: Option<i64> = by_id.query_row([thread.as_str()], |row| row.get(0)).optional()?;
+    let found: Option<i64> = conn.first(engine_sql::THREAD_BY_ID, [thread.as_str()])?;
     found.map_or(Ok(()), |thread| no_path(conn, thread, namespace.as_str()))
 }
 
 /// Returns the number of a thread, whose row is verified. That it does not exist is verified as well: a writer that
 /// misses it would insert it again.
 pub(crate) fn thread_number(conn: &Connection, thread: &ThreadId) -> Res<Option<i64>> {
-    let mut by_id = conn.prepare_cached(engine_sql::THREAD_BY_ID)?;
-    let mut rows = by_id.query([thread.as_str()])?;
-    let Some(row) = rows.next()? else {
+    let read = |row: &Row<'_>| Ok(thread::Row::verified(row)?.id);
+    let found = conn.read_first(engine_sql::THREAD_BY_ID, [thread.as_str()], read)?;
+    if found.is_none() {
         of_thread(conn, thread.as_str())?;
-        return Ok(None);
-    };
-    Ok(Some(thread::Row::verified(row)?.id))
+    }
+    Ok(found)
 }
 
 /// Verifies that a thread does not have a namespace.
@@ -59,9 +58,7 @@ pub(crate) fn no_path(conn: &Connection, thread: i64, path: &str) -> Res<()> {
 /// Verifies that a thread has no namespaces beside those that were listed, of which `last` is the last one.
 pub(crate) fn no_more_namespaces(conn: &Connection, thread: &ThreadId, last: Option<i64>) -> Res<()> {
     of_thread(conn, thread.as_str())?;
-    let mut statement = conn.prepare_cached(sql::NAMESPACE_LAST)?;
-    let found: Option<(i64, Option<i64>)> =
-        statement.query_row([thread.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let found: Option<(i64, Option<i64>)> = conn.first(sql::NAMESPACE_LAST, [thread.as_str()])?;
     let Some((id, greatest)) = found else { return Ok(()) };
     if greatest != last {
         return Err(corrupt(format!("thread {thread:?}"), "a namespace is missing in the listing"));
@@ -76,7 +73,7 @@ fn whole(conn: &Connection, counted: &AtomicBool, index: &str, sql: &str) -> Res
     if counted.load(Ordering::Relaxed) {
         return Ok(());
     }
-    if !conn.prepare_cached(sql)?.query_row([COUNTED_ROWS], |row| row.get::<_, bool>(0))? {
+    if !conn.one::<bool>(sql, [COUNTED_ROWS])? {
         return Err(corrupt(format!("index {index}"), "it has not as many entries as its table has rows"));
     }
     counted.store(true, Ordering::Relaxed);
@@ -153,10 +150,8 @@ pub(crate) fn of_items(
 
 /// Verifies the item beside a position of a list.
 fn item(conn: &Connection, keys: &Keys, sql: &str, ((branch, list), position): ((i64, i64), i64)) -> Res<()> {
-    let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query(params![branch, list, position])?;
-    let Some(row) = rows.next()? else { return Ok(()) };
-    item::Row::verified(keys, row).map(|_| ())
+    let verify = |row: &Row<'_>| item::Row::verified(keys, row).map(|_| ());
+    conn.read_first(sql, params![branch, list, position], verify).map(|_| ())
 }
 
 /// The place of a row of `write`: checkpoint, task, idx and part.
@@ -164,17 +159,11 @@ type WriteKey = (i64, i64, i64, i64);
 
 /// Reads places of rows of `write`, all of checkpoints that exist.
 fn write_keys(conn: &Connection, sql: &str, checkpoint: i64) -> Res<Vec<WriteKey>> {
-    let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query([checkpoint])?;
-    let mut keys = Vec::new();
-    while let Some(row) = rows.next()? {
-        let key: WriteKey = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-        if !row.get::<_, bool>(4)? {
-            return Err(corrupt("write", format!("one is of checkpoint {}, which does not exist", key.0)));
-        }
-        keys.push(key);
+    let keys: Vec<(WriteKey, bool)> = conn.all(sql, [checkpoint])?;
+    if let Some((key, _)) = keys.iter().find(|(_, exists)| !exists) {
+        return Err(corrupt("write", format!("one is of checkpoint {}, which does not exist", key.0)));
     }
-    Ok(keys)
+    Ok(keys.into_iter().map(|(key, _)| key).collect())
 }
 
 /// Returns whether a checkpoint has rows of writes. The keys beside them must go up; the ones below are read if that
@@ -205,8 +194,7 @@ fn must_go_up(checkpoint: i64, keys: &[WriteKey]) -> Res<()> {
 }
 
 pub(crate) fn find(conn: &Connection, namespace: i64, id: &CheckpointId) -> Res<Option<i64>> {
-    let mut statement = conn.prepare_cached(engine_sql::CHECKPOINT_SEQ)?;
-    Ok(statement.query_row(params![namespace, id.as_bytes()], |row| row.get(0)).optional()?)
+    conn.first(engine_sql::CHECKPOINT_SEQ, params![namespace, id.as_bytes()])
 }
 
 /// The indexes that are known to have an entry for each row, of which a reader asks once.

@@ -13,6 +13,7 @@ use crate::store::sqlite::file::place::FilePlace;
 use crate::store::sqlite::file::system::{self, FileId, Stamp};
 use crate::store::sqlite::file::wal_link::{self, LogLink};
 use crate::store::sqlite::file::wal_tail::{FRAME_BYTES, Frames, HEADER_BYTES};
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::sql;
 use rusqlite::Connection;
 use rusqlite::hooks::Wal;
@@ -246,7 +247,7 @@ impl LogFile {
 
 /// Returns the number that changes with each commit of another connection.
 fn data_version(conn: &Connection) -> Res<i64> {
-    Ok(conn.prepare_cached(sql::DATA_VERSION)?.query_row([], |row| row.get(0))?)
+    conn.one(sql::DATA_VERSION, [])
 }
 
 fn length(path: &Path) -> u64 {

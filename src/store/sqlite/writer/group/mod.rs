@@ -26,6 +26,7 @@ use crate::store::sqlite::file::schema;
 use crate::store::sqlite::file::wal_mark::{MarkState, WalMark};
 use crate::store::sqlite::file::wal_tail::FRAME_BYTES;
 use crate::store::sqlite::file::{lock, paths};
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::sql;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, ffi};
@@ -92,7 +93,7 @@ impl Verdict {
 }
 
 fn step(conn: &Connection, sql: &str) -> Res<()> {
-    conn.prepare_cached(sql)?.execute([])?;
+    conn.run(sql, [])?;
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use crate::store::batch::Batch;
 use crate::store::error::StoreError;
 use crate::store::sqlite::commit::caches;
 use crate::store::sqlite::fault::{Fault, Res, reason};
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::writer::job::JobRef;
 use crate::store::sqlite::writer::transaction::SqliteTransaction;
@@ -148,7 +149,7 @@ impl Core {
 
 /// Returns the number of tables and indexes that are not those of an application by their names.
 fn unmarked(conn: &Connection) -> Res<i64> {
-    Ok(conn.prepare_cached(sql::UNMARKED_OBJECTS)?.query_row([], |row| row.get(0))?)
+    conn.one(sql::UNMARKED_OBJECTS, [])
 }
 
 /// Interrupts statements that run past a limit, or no longer does.
