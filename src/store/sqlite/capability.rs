@@ -29,6 +29,7 @@ use crate::store::log::{
 use crate::store::prune::{PruneSpan, Pruned};
 use crate::store::record::{CheckpointRef, StoredListChange};
 use crate::store::search::{Search, SearchIndex, SearchOptions, SearchPage, SearchQuery};
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::view::ReadView;
 use crate::store::statements::SqlConnection;
 use crate::store::stats::{Compaction, StoreStats};
@@ -237,7 +238,7 @@ impl FileStore for SqliteBackend {
             Some(writer) => writer.wal_progress()?,
             None => self.pool.read(|view| group::copy_wal(view.conn, sql::WAL_NOOP)).unwrap_or_default(),
         };
-        let number = |sql| self.pool.read(|view| Ok(view.conn.query_row(sql, [], |row| row.get::<_, i64>(0))?));
+        let number = |sql| self.pool.read(|view| view.conn.one::<i64>(sql, []));
         Ok(StoreStats {
             format: number(sql::READ_FORMAT)?,
             page_bytes: number(sql::READ_PAGE_BYTES)?.unsigned_abs(),

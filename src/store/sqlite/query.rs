@@ -39,7 +39,7 @@ macro_rules! one_column {
         )*
     };
 }
-one_column!(i64, bool, String, Arc<str>, Vec<u8>, [u8; 16], Value);
+one_column!(i64, u32, bool, String, Arc<str>, Vec<u8>, [u8; 16], Value);
 
 /// Reads the columns at a position, which goes past them.
 fn next<T: FromColumns>(row: &Row<'_>, at: &mut usize) -> rusqlite::Result<T> {
@@ -137,5 +137,31 @@ impl Statements for Connection {
             }
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_read_as_values_and_as_tuples_of_tuples() {
+        let conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch("CREATE TABLE a (x INTEGER, y TEXT); INSERT INTO a VALUES (1, 'one'), (2, NULL)").unwrap();
+        let all = "SELECT x, y, x + 1 FROM a ORDER BY x";
+        let rows: Vec<(i64, (Option<String>, i64))> = conn.all(all, []).unwrap();
+        assert_eq!(rows, [(1, (Some("one".to_owned()), 2)), (2, (None, 3))]);
+        assert_eq!(<(i64, (Option<String>, i64))>::COUNT, 3);
+        assert_eq!(conn.one::<(i64, Option<Arc<str>>)>(all, []).unwrap(), (1, Some("one".into())));
+        assert_eq!(conn.first::<i64>("SELECT x FROM a WHERE x > ?1", [2]).unwrap(), None);
+        assert!(conn.one::<i64>("SELECT x FROM a WHERE x > ?1", [2]).is_err(), "the row must exist");
+        assert!(conn.all::<(i64, String), Vec<_>>(all, []).is_err(), "a NULL is no text");
+        let mut seen = Vec::new();
+        let goes_on = conn.each_while(all, [], |row| {
+            seen.push(i64::read(row, 2)?);
+            Ok(false)
+        });
+        assert_eq!((goes_on.unwrap(), seen), (false, vec![2]));
+        assert_eq!(conn.run("DELETE FROM a", []).unwrap(), 2);
     }
 }

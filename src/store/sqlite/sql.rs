@@ -1,9 +1,7 @@
 //! All SQL of the library. Values are always bound; no text is ever spliced in.
 
 use super::tables::text::{columns, text};
-use super::tables::{
-    TableRow, blob, branch, item, name, namespace, operation, operation_change, payload, thread, version, write,
-};
+use super::tables::{TableRow, branch, item, name, operation, operation_change, payload, thread, version, write};
 use super::verify::neighbors::sql as neighbors;
 
 /// Marks the file as a store of annals: `anls` in ASCII, in the application id of the SQLite header.
@@ -64,7 +62,6 @@ pub(crate) const READER_CACHE: &str = "PRAGMA cache_size = -1024";
 /// The mark of the log, with a new random one beside it.
 pub(crate) const WAL_MARK: &str =
     text!("SELECT ", columns!(wal_mark, ""), ", randomblob(16) FROM wal_mark WHERE id = 0");
-pub(crate) const WAL_MARKS: &str = "SELECT count(*) FROM wal_mark";
 pub(crate) const WAL_MARK_UPDATE: &str = "UPDATE wal_mark SET store = ?2, generation = ?3, mark = ?4, before = ?5, \
      open = ?6, xxh3 = ?7 WHERE id = ?1";
 pub(crate) const HAS_WAL_MARK: &str = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'wal_mark')";
@@ -151,8 +148,6 @@ pub(crate) const THREAD_SIZE: &str = "SELECT \
 /// The number of the checkpoints of a thread that were pruned.
 pub(crate) const THREAD_PRUNED: &str = "SELECT count(*) FROM thread t JOIN namespace n ON n.thread = t.id \
      JOIN checkpoint c ON c.namespace = n.id WHERE t.public_id = ?1 AND c.source < 0";
-/// True if rows of the log were deleted since the file was made.
-pub(crate) const HAS_DELETIONS: &str = "SELECT EXISTS (SELECT 1 FROM high_water)";
 
 /// The branches of a thread, each with its last ordinal.
 pub(crate) const THREAD_BRANCHES: &str = "SELECT b.id, (SELECT max(v.ordinal) FROM version v WHERE v.branch = b.id) \
@@ -191,7 +186,6 @@ pub(crate) const TRASH: &str = text!(
      AND c.after IS NOT NULL AND c.operation = (SELECT max(o.operation) FROM operation_change o \
      WHERE o.namespace = c.namespace AND o.kind = 3 AND o.key = 'trashed')"
 );
-pub(crate) const OPERATION_MAX: &str = "SELECT max(id) FROM operation";
 /// The changes of the fact `trashed` by the operations after one, the oldest first.
 pub(crate) const TRASH_SINCE: &str = text!(
     "SELECT ",
@@ -211,13 +205,15 @@ pub(crate) const OPERATION_CHANGES: &str = text!(
      LEFT JOIN thread t ON t.id = n.thread WHERE c.operation = ?1 AND NOT EXISTS \
      (SELECT 1 FROM tombstone d WHERE d.thread = n.thread)"
 );
+/// True if a thread has an id.
+pub(crate) const HAS_THREAD: &str = "SELECT EXISTS (SELECT 1 FROM thread WHERE public_id = ?1)";
+pub(crate) const PUBLIC_ID: &str = "SELECT public_id FROM thread WHERE id = ?1";
 /// The id of a checkpoint of a namespace.
 pub(crate) const CHECKPOINT_ID: &str = "SELECT id FROM checkpoint WHERE seq = ?1 AND namespace = ?2";
-/// The operations that only changed a namespace, and the changes of a namespace.
+/// The operations that only changed a namespace.
 pub(crate) const RECLAIM_OPERATIONS: &str = "DELETE FROM operation WHERE id IN \
      (SELECT operation FROM operation_change WHERE namespace = ?1) AND NOT EXISTS \
      (SELECT 1 FROM operation_change o WHERE o.operation = operation.id AND o.namespace <> ?1)";
-pub(crate) const RECLAIM_CHANGES: &str = "DELETE FROM operation_change WHERE namespace = ?1";
 /// The thread of a namespace.
 pub(crate) const NAMESPACE_THREAD: &str = "SELECT thread FROM namespace WHERE id = ?1";
 /// The checkpoint of another thread that the first branch of a namespace left.
@@ -234,7 +230,6 @@ pub(crate) const BRANCHES: &str = text!(branch::Row::SELECT, "WHERE namespace = 
 pub(crate) const ID_BELOW: &str = "SELECT id, branch FROM checkpoint WHERE namespace = ?1 AND prefix <= substr(?2, 1, 6) AND id < ?2 \
      ORDER BY prefix DESC, seq DESC LIMIT 1";
 
-pub(crate) const SEQ_MAX: &str = "SELECT max(seq) FROM checkpoint";
 /// The newest checkpoint of a namespace. Ids of a namespace ascend with `seq`, so those with one prefix are in order
 /// too.
 pub(crate) const NEWEST: &str =
@@ -302,7 +297,6 @@ pub(crate) const RECORDS_AFTER: &str = text!(
 /// The newest checkpoint of a thread: one read of an index for each of its namespaces.
 pub(crate) const NEWEST_OF_THREAD: &str = "SELECT max((SELECT c.seq FROM checkpoint c WHERE c.namespace = n.id \
      ORDER BY c.prefix DESC, c.seq DESC LIMIT 1)) FROM thread t CROSS JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1";
-pub(crate) const LAST_SEQ: &str = "SELECT coalesce(max(seq), 0) FROM checkpoint";
 /// The last row of `version` of a checkpoint names its `seq`.
 pub(crate) const RECORD_AT_PLACE: &str = text!(
     record!("checkpoint c"),
@@ -310,6 +304,7 @@ pub(crate) const RECORD_AT_PLACE: &str = text!(
     "WHERE c.seq = (SELECT v.ordinal + 1 + (v.kind >> 4) FROM version v WHERE v.branch = ?1 AND v.ordinal = ?2 \
      ORDER BY v.key DESC LIMIT 1)"
 );
+pub(crate) const PLACE_OF_SEQ: &str = "SELECT branch, ordinal FROM checkpoint WHERE seq = ?1";
 pub(crate) const SOURCE_OF_SEQ: &str = "SELECT source FROM checkpoint WHERE seq = ?1";
 /// The source of the checkpoint at a place.
 pub(crate) const SOURCE_AT_PLACE: &str = "SELECT source FROM checkpoint WHERE seq = (SELECT v.ordinal + 1 + (v.kind >> 4) \
@@ -407,7 +402,6 @@ pub(crate) const WRITE_DELETE: &str = "DELETE FROM write WHERE checkpoint = ?1 A
 pub(crate) const WRITES_TAKEN: &str = "SELECT idx, checkpoint + child FROM write WHERE checkpoint = ?1 AND task = ?2";
 pub(crate) const WRITES_OF_TASK: &str =
     text!(write::Row::SELECT, "WHERE checkpoint = ?1 AND task = ?2 ORDER BY idx, part");
-pub(crate) const WRITES: &str = text!(write::Row::SELECT, "WHERE checkpoint = ?1 ORDER BY task, idx, part");
 
 /// The place of the value of a special write that is about to be replaced.
 pub(crate) const WRITE_REPLACED: &str =
@@ -416,8 +410,6 @@ pub(crate) const WRITE_REPLACED: &str =
 pub(crate) const TIMER_PUT: &str = "INSERT INTO timer (namespace, task, checkpoint, wake_at, xxh3) \
      VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (namespace, task) DO UPDATE \
      SET checkpoint = excluded.checkpoint, wake_at = excluded.wake_at, xxh3 = excluded.xxh3";
-pub(crate) const TIMERS_DELETE: &str = "DELETE FROM timer WHERE namespace = ?1";
-pub(crate) const HAS_TIMERS: &str = "SELECT EXISTS (SELECT 1 FROM timer)";
 /// The timers that a superstep passes. Those of other branches stay: their heads may move back.
 pub(crate) const TIMERS_PASSED: &str = "DELETE FROM timer WHERE namespace = ?1 AND checkpoint = ?2";
 /// The root namespaces of the threads in which a task sleeps, by the marks of its writes.
@@ -430,8 +422,6 @@ pub(crate) const ERASE_END: &str = "DELETE FROM tombstone WHERE thread = 0";
 /// The threads that have a branch which left one of another thread, the first fork first. A deleted one has no row.
 pub(crate) const FORKS_OF_THREAD: &str = "SELECT f.id, f.public_id FROM branch b CROSS JOIN namespace n ON n.id = b.namespace \
      CROSS JOIN thread f ON f.id = n.thread WHERE b.fork_thread = ?1 ORDER BY b.id";
-/// Every read of a thread begins at its row, so it is hidden without it.
-pub(crate) const THREAD_HIDE: &str = thread::Row::DELETE;
 pub(crate) const TOMBSTONE_DELETE: &str = "DELETE FROM tombstone WHERE thread = ?1 AND state = 1";
 /// All rows of a deleted thread are gone.
 pub(crate) const TOMBSTONE_CLEARED: &str = "UPDATE tombstone SET state = 1 WHERE thread = ?1";
@@ -439,14 +429,9 @@ pub(crate) const TOMBSTONE_CLEARED: &str = "UPDATE tombstone SET state = 1 WHERE
 pub(crate) const TOMBSTONE_NEXT: &str = "SELECT d.thread FROM tombstone d WHERE d.state = 0 \
      AND NOT EXISTS (SELECT 1 FROM thread t WHERE t.id = d.thread) LIMIT 1";
 pub(crate) const TOMBSTONE_STORED: &str = "SELECT thread FROM tombstone WHERE state = 0 LIMIT 1";
-pub(crate) const TOMBSTONES_COUNT: &str = "SELECT count(*) FROM tombstone";
 
 pub(crate) const RECLAIM_NAMESPACE: &str = "SELECT id FROM namespace WHERE thread = ?1 LIMIT 1";
 pub(crate) const RECLAIM_BRANCH: &str = "SELECT id, upto, fork_checkpoint FROM branch WHERE namespace = ?1 LIMIT 1";
-/// The rows of a branch or a checkpoint, in the order of their keys.
-pub(crate) const RECLAIM_VERSIONS: &str = text!(version::Row::SELECT, "WHERE branch = ?1 LIMIT ?2");
-pub(crate) const RECLAIM_ITEMS: &str = text!(item::Row::SELECT, "WHERE branch = ?1 LIMIT ?2");
-pub(crate) const RECLAIM_WRITES: &str = text!(write::Row::SELECT, "WHERE checkpoint = ?1 LIMIT ?2");
 pub(crate) const RECLAIM_CHECKPOINTS: &str =
     "SELECT seq FROM checkpoint WHERE namespace = ?1 ORDER BY prefix, seq LIMIT ?2";
 /// The payloads of the writes of a checkpoint, which a fork may have taken over.
@@ -530,16 +515,13 @@ pub(crate) const READ_OFTEN: [&str; 18] = [
     payload::Row::BY_KEY,
     neighbors::WRITES_BELOW,
     neighbors::WRITES_FROM,
-    WRITES,
+    write::Row::UNDER,
 ];
 
 pub(crate) const INTEGRITY: &str = "PRAGMA integrity_check(100)";
 /// A read of each index, as a query: the integrity check does not open those of a table without rows.
 pub(crate) const INDEX_READS: &str = "SELECT printf('SELECT 1 FROM \"%w\" INDEXED BY \"%w\" %s LIMIT 1', tbl_name, name, \
      iif(instr(sql, 'WHERE') > 0, substr(sql, instr(sql, 'WHERE')), '')) FROM sqlite_schema WHERE type = 'index'";
-pub(crate) const CHECK_THREADS: &str = "SELECT count(*) FROM thread";
-pub(crate) const CHECK_BLOBS: &str = text!(blob::Row::SELECT, "WHERE id >= ?1 ORDER BY id");
-pub(crate) const CHECK_PAYLOADS: &str = text!(payload::Row::SELECT, "WHERE id >= ?1 ORDER BY id");
 /// The namespaces, and the branches, of deleted threads whose rows are still stored.
 macro_rules! hidden {
     (namespaces) => {
@@ -558,10 +540,6 @@ pub(crate) const CHECK_BRANCHES: &str = concat!(
     hidden!(namespaces),
     " ORDER BY b.id"
 );
-pub(crate) const CHECK_NAMES: &str = text!(name::Row::SELECT, "WHERE id >= ?1 ORDER BY id");
-pub(crate) const CHECK_THREAD_ROWS: &str = text!(thread::Row::SELECT, "WHERE id >= ?1 ORDER BY id");
-pub(crate) const CHECK_NAMESPACES: &str = text!(namespace::Row::SELECT, "WHERE id >= ?1 ORDER BY id");
-pub(crate) const CHECK_BRANCH_ROWS: &str = text!(branch::Row::SELECT, "WHERE id >= ?1 ORDER BY id");
 pub(crate) const CHECK_RECORDS: &str =
     text!(record!("checkpoint c"), record_joins!(), "WHERE c.seq >= ?1 ORDER BY c.seq");
 pub(crate) const CHECK_IDS: &str = "SELECT seq, namespace, id FROM checkpoint WHERE seq >= ?1 ORDER BY seq";
@@ -638,17 +616,13 @@ macro_rules! stray_checkpoints {
     };
 }
 pub(crate) const CHECK_CHECKPOINTS_OWNED: &str = concat!(stray_checkpoints!(), " AND c.seq >= ?1");
-/// Rows that belong to nothing, beside those whose owner does not exist.
-pub(crate) const CHECK_ORPHANS: [(&str, &str); 12] = [
+/// Rows that belong to nothing, beside those that follow from the descriptions of the tables.
+pub(crate) const CHECK_ORPHANS: [(&str, &str); 6] = [
     (
         "timer",
         "SELECT count(*) FROM timer r WHERE NOT EXISTS \
          (SELECT 1 FROM checkpoint c WHERE c.seq = r.checkpoint AND c.namespace = r.namespace) AND NOT EXISTS \
          (SELECT 1 FROM namespace n JOIN tombstone d ON d.thread = n.thread WHERE n.id = r.namespace)",
-    ),
-    (
-        "operation",
-        "SELECT count(*) FROM operation o WHERE NOT EXISTS (SELECT 1 FROM operation_change c WHERE c.operation = o.id)",
     ),
     (
         "tombstone",
@@ -657,17 +631,9 @@ pub(crate) const CHECK_ORPHANS: [(&str, &str); 12] = [
     ),
     (
         "name_user",
-        "SELECT count(*) FROM name_user WHERE name NOT IN (SELECT id FROM name) OR (thread <> 0 \
-         AND thread NOT IN (SELECT id FROM thread) AND thread NOT IN (SELECT thread FROM tombstone))",
+        "SELECT count(*) FROM name_user WHERE thread <> 0 AND thread NOT IN (SELECT id FROM thread) \
+         AND thread NOT IN (SELECT thread FROM tombstone)",
     ),
-    ("name", "SELECT count(*) FROM name WHERE id NOT IN (SELECT name FROM name_user)"),
-    (
-        "payload",
-        "SELECT count(*) FROM payload WHERE id NOT IN (SELECT value FROM version WHERE typeof(value) = 'integer' \
-         UNION SELECT value FROM item WHERE typeof(value) = 'integer' \
-         UNION SELECT value FROM write WHERE typeof(value) = 'integer')",
-    ),
-    ("kv_namespace", "SELECT count(*) FROM kv_namespace WHERE id NOT IN (SELECT namespace FROM kv)"),
     (
         "payload with columns that its sum does not cover",
         "SELECT count(*) FROM payload WHERE (form & 1 = 0 AND coalesce(item_id, kind, text) IS NOT NULL) \
@@ -675,20 +641,11 @@ pub(crate) const CHECK_ORPHANS: [(&str, &str); 12] = [
     ),
     ("checkpoint", stray_checkpoints!()),
     (
-        "namespace",
-        "SELECT count(*) FROM namespace WHERE thread NOT IN (SELECT id FROM thread UNION SELECT thread FROM tombstone)",
-    ),
-    (
         "branch",
         concat!(
             "SELECT count(*) FROM branch WHERE id NOT IN (SELECT branch FROM checkpoint) AND namespace NOT IN ",
             hidden!(namespaces)
         ),
-    ),
-    (
-        "blob",
-        "SELECT count(*) FROM blob WHERE id NOT IN (SELECT data FROM payload WHERE typeof(data) = 'integer' \
-         UNION SELECT text FROM payload WHERE typeof(text) = 'integer')",
     ),
 ];
 /// The rows of a list that a checkpoint wrote, among some positions.
@@ -699,5 +656,7 @@ pub(crate) const ITEMS_WRITTEN: &str = "SELECT slot, op, value FROM item WHERE b
 pub(crate) const DUMP: &str = "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid";
 #[cfg(test)]
 pub(crate) const OBJECT_NAMES: &str = "SELECT name FROM sqlite_schema WHERE type = ?1";
+#[cfg(test)]
+pub(crate) const TRIGGERS: &str = "SELECT sql FROM sqlite_schema WHERE type = 'trigger'";
 #[cfg(test)]
 pub(crate) const TABLE_COLUMNS: &str = "SELECT name, type, \"notnull\", pk FROM pragma_table_info(?1)";

@@ -36,7 +36,9 @@ use crate::store::sqlite::rows::version::{
     EMPTY, INDEX_SNAPSHOT, KeyContent, LIST, NO_CHANGES, SEEN, VALUE, VersionRow, seq_offset, version_place,
     versions_check,
 };
-use crate::store::sqlite::tables::{KeyChecked, StoredColumn, TableDescription, TableRow, item, version, write};
+use crate::store::sqlite::tables::{
+    KeyChecked, StoredColumn, TableDescription, TableRow, item, thread, tombstone, version, write,
+};
 use crate::store::sqlite::view::ReadView;
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, Rows};
@@ -84,11 +86,11 @@ pub(crate) fn check<'a>(view: ReadView<'a>, since: Option<&CheckedUpTo>) -> Res<
     if checker.note(verified)?.is_none() {
         return Ok(checker.report);
     }
-    checker.report.erasing = view.conn.one::<i64>(sql::TOMBSTONES_COUNT, [])? as u64;
+    checker.report.erasing = view.conn.one::<i64>(tombstone::Row::COUNT, [])? as u64;
     match since {
         Some(since) => checker.first = First::after(view.conn, since)?,
         None => {
-            checker.report.threads = view.conn.one::<i64>(sql::CHECK_THREADS, [])? as u64;
+            checker.report.threads = view.conn.one::<i64>(thread::Row::COUNT, [])? as u64;
         }
     }
     // Each part goes on after a damaged row; a damaged page ends only its part.

@@ -10,6 +10,7 @@ use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::lease;
 use crate::store::sqlite::side::{cache, kv, timer};
 use crate::store::sqlite::sql;
+use crate::store::sqlite::tables::{self, TableRow};
 use crate::store::sqlite::view::ReadView;
 use rusqlite::Row;
 
@@ -18,14 +19,14 @@ impl Checker<'_> {
     pub(crate) fn beside(&mut self) -> Res<()> {
         self.verifies = Invariant::Entries;
         self.report.entries =
-            self.entries(sql::CHECK_KV, kv::check)? + self.entries(cache::CHECK_CACHE, cache::check)?;
+            self.entries(sql::CHECK_KV, kv::check)? + self.entries(tables::cache::Row::SELECT, cache::check)?;
         self.entries(kv::CHECK_BESIDE_ENTRY, kv::check_beside_entry)?;
         self.verifies = Invariant::Timers;
         self.entries(timer::CHECK_TIMERS, timer::check)?;
         let sleepers = self.sleepers();
         self.note(sleepers)?;
         self.verifies = Invariant::Leases;
-        self.entries(lease::CHECK_LEASES, lease::check)?;
+        self.entries(tables::lease::Row::SELECT, lease::check)?;
         Ok(())
     }
 

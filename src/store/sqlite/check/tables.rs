@@ -10,7 +10,9 @@ use crate::store::sqlite::rows::checksums::payload_hash;
 use crate::store::sqlite::rows::payload::{Room, decode, form_column};
 use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::sql;
-use crate::store::sqlite::tables::{Checked, TABLES, TableRow, blob, branch, name, namespace, thread};
+use crate::store::sqlite::tables::{
+    Checked, TABLES, TableRow, blob, branch, name, namespace, payload, thread, wal_mark,
+};
 use rusqlite::Row;
 use std::collections::HashMap;
 
@@ -19,10 +21,10 @@ impl Checker<'_> {
     pub(crate) fn row_checks(&mut self) -> Res<()> {
         // The names, threads and namespaces of newer rows are verified where those are read.
         let first = if self.first.checkpoint == i64::MIN { i64::MIN } else { i64::MAX };
-        self.each(sql::CHECK_NAMES, first, |row| name::Row::verified(row).map(|_| ()))?;
-        self.each(sql::CHECK_THREAD_ROWS, first, |row| thread::Row::verified(row).map(|_| ()))?;
-        self.each(sql::CHECK_NAMESPACES, first, |row| namespace::Row::verified(row).map(|_| ()))?;
-        self.each(sql::CHECK_BRANCH_ROWS, self.first.branch, |row| branch::Row::verified(row).map(|_| ()))?;
+        self.each(name::Row::FROM, first, |row| name::Row::verified(row).map(|_| ()))?;
+        self.each(thread::Row::FROM, first, |row| thread::Row::verified(row).map(|_| ()))?;
+        self.each(namespace::Row::FROM, first, |row| namespace::Row::verified(row).map(|_| ()))?;
+        self.each(branch::Row::FROM, self.first.branch, |row| branch::Row::verified(row).map(|_| ()))?;
         self.each(sql::CHECK_RECORDS, self.first.checkpoint, |row| RecordRow::verified(row).map(|_| ()))
     }
 
@@ -50,7 +52,7 @@ impl Checker<'_> {
     /// Verifies the hashes of blobs.
     pub(crate) fn blobs(&mut self) -> Res<()> {
         let conn = self.view.conn;
-        conn.each(sql::CHECK_BLOBS, [self.first.blob], |row| {
+        conn.each(blob::Row::FROM, [self.first.blob], |row| {
             let fits = blob::Row::read(row, 0).and_then(|row| match row.data.as_bytes() {
                 Ok(data) => sealed::blob_fits((conn, self.view.keys), row.id, row.hash, data),
                 Err(_) => Ok(false),
@@ -66,7 +68,7 @@ impl Checker<'_> {
     pub(crate) fn payloads(&mut self) -> Res<()> {
         let conn = self.view.conn;
         let mut room = Room::of(self.view.keys, blobs::read);
-        conn.each(sql::CHECK_PAYLOADS, [self.first.payload], |row| {
+        conn.each(payload::Row::FROM, [self.first.payload], |row| {
             let id = i64::read(row, 0)?;
             let hash = form_column(row, 0).and_then(|form| decode(conn, row, 0, id, form, &mut room));
             let hash = hash.map(|payload| payload_hash(self.view.keys, &payload));
@@ -131,7 +133,7 @@ impl Checker<'_> {
 
     /// Verifies the mark of the log.
     pub(crate) fn log_mark(&mut self) -> Res<()> {
-        let rows: i64 = self.view.conn.one(sql::WAL_MARKS, [])?;
+        let rows: i64 = self.view.conn.one(wal_mark::Row::COUNT, [])?;
         if rows != 1 {
             self.problem("wal_mark", format!("it has {rows} rows"));
         }

@@ -22,7 +22,7 @@ use crate::store::sqlite::rows::pack::{self, PackedKind, PackedTask, ValueColumn
 use crate::store::sqlite::rows::source::{source_code, source_column};
 use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, VersionRow};
 use crate::store::sqlite::sql;
-use crate::store::sqlite::tables::{Checked, branch, namespace, thread};
+use crate::store::sqlite::tables::{Checked, TableRow, branch, checkpoint, namespace, thread};
 use crate::store::sqlite::verify::neighbors::{self, find};
 use rusqlite::{Connection, params};
 use std::collections::{HashMap, HashSet};
@@ -127,7 +127,7 @@ fn part(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
     let next_seq = match caches.next_seq.take() {
         Some(next) => next,
         None => {
-            let max: Option<i64> = conn.one(sql::SEQ_MAX, [])?;
+            let max: Option<i64> = conn.one(checkpoint::Row::GREATEST, [])?;
             above("checkpoint", max.unwrap_or(0))?.max(caches.ids.seq_after_deletions(conn)?)
         }
     };

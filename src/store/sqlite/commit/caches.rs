@@ -20,7 +20,7 @@ use crate::store::sqlite::read::names::Names;
 use crate::store::sqlite::rows::checkpoint::checkpoint_row;
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::sql;
-use crate::store::sqlite::tables::{Bare, name_user};
+use crate::store::sqlite::tables::{Bare, TableRow, name_user, timer};
 use crate::store::sqlite::view::ReadView;
 use rusqlite::{Connection, params};
 use std::collections::{HashMap, HashSet};
@@ -227,7 +227,7 @@ impl Caches {
         if let Some(known) = self.has_timers {
             return Ok(known);
         }
-        let found = conn.one(sql::HAS_TIMERS, [])?;
+        let found = conn.one(timer::Row::EXISTS, [])?;
         self.has_timers = Some(found);
         Ok(found)
     }

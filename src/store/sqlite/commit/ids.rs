@@ -5,6 +5,7 @@
 //! connection commits.
 
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::sql;
 use rusqlite::{Connection, Row};
 
@@ -35,13 +36,15 @@ struct Marks {
     next: [i64; TABLES],
 }
 
-impl Marks {
-    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        let mut next = [0; TABLES];
+impl FromColumns for Marks {
+    const COUNT: usize = TABLES + 2;
+
+    fn read(row: &Row<'_>, first: usize) -> rusqlite::Result<Self> {
+        let ((seq, names_erased), mut next) = (FromColumns::read(row, first)?, [0; TABLES]);
         for (table, next) in next.iter_mut().enumerate() {
-            *next = row.get(table + 2)?;
+            *next = row.get(first + 2 + table)?;
         }
-        Ok(Self { seq: row.get(0)?, names_erased: row.get(1)?, next })
+        Ok(Self { seq, names_erased, next })
     }
 }
 
@@ -59,7 +62,7 @@ impl NewIds {
     fn marks(&mut self, conn: &Connection) -> Res<&mut Marks> {
         let marks = match self.0.take() {
             Some(marks) => marks,
-            None => conn.prepare_cached(sql::NEXT_IDS)?.query_row([], Marks::read)?,
+            None => conn.one(sql::NEXT_IDS, [])?,
         };
         Ok(self.0.insert(marks))
     }

@@ -21,7 +21,7 @@ use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::head::{self, HEAD_KIND, id_of};
 use crate::store::sqlite::read::record::is_pruned_seq;
 use crate::store::sqlite::sql;
-use crate::store::sqlite::tables::{Checked, KeyChecked, TableRow, branch, operation, operation_change};
+use crate::store::sqlite::tables::{Checked, KeyChecked, TableRow, branch, checkpoint, operation, operation_change};
 use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::view::ReadView;
 use parking_lot::Mutex;
@@ -112,7 +112,7 @@ pub(crate) fn write(conn: &Connection, caches: &mut Caches, job: &OperationJob) 
         compare_newest(conn, caches, expected)?;
     }
     let id = caches.ids.next(conn, Table::Operation)?;
-    let seq: Option<i64> = conn.one(sql::SEQ_MAX, [])?;
+    let seq: Option<i64> = conn.one(checkpoint::Row::GREATEST, [])?;
     let target = match new.target {
         None => Value::Null,
         Some(OperationTarget::Operation(id)) => Value::Integer(id as i64),
@@ -382,7 +382,7 @@ impl ReadView<'_> {
 
     /// Returns the number of the newest operation, 0 without one.
     pub(crate) fn newest_operation(self) -> Res<i64> {
-        Ok(self.conn.one::<Option<i64>>(sql::OPERATION_MAX, [])?.unwrap_or(0))
+        Ok(self.conn.one::<Option<i64>>(operation::Row::GREATEST, [])?.unwrap_or(0))
     }
 
     /// Returns the threads that operations after one of a number put into the trash or took out of it, with the end of

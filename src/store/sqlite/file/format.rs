@@ -7,6 +7,7 @@ use super::schema;
 use super::wal_mark::WalMark;
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::sql;
 use rusqlite::Connection;
 use std::path::Path;
@@ -44,9 +45,7 @@ pub(crate) fn is_unmade(path: &Path, conn: &Connection) -> Res<bool> {
 /// process may be making the tables.
 pub(crate) fn identity(conn: &Connection) -> Res<(i64, i64, bool)> {
     let read = || -> Res<_> {
-        let application = conn.query_row(sql::READ_APPLICATION_ID, [], |row| row.get(0))?;
-        let format = conn.query_row(sql::READ_FORMAT, [], |row| row.get(0))?;
-        Ok((application, format, conn.query_row(sql::HAS_OBJECTS, [], |row| row.get(0))?))
+        Ok((conn.one(sql::READ_APPLICATION_ID, [])?, conn.one(sql::READ_FORMAT, [])?, conn.one(sql::HAS_OBJECTS, [])?))
     };
     if conn.is_autocommit() { in_snapshot(conn, read) } else { read() }
 }

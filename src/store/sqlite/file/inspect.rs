@@ -16,6 +16,7 @@ use super::system::{self, Protection};
 use super::{format, registry};
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::sql;
 use rusqlite::ErrorCode;
 use std::fs::{self, Metadata};
@@ -262,8 +263,8 @@ fn is_journal_of_switch(path: &Path, file_pages: Option<u32>, page_bytes: u64) -
 fn inspect_through_sqlite(path: &Path) -> Result<FileKind, StoreError> {
     let read = connect_unlocked(path).and_then(|conn| {
         let (application, format, _) = format::identity(&conn)?;
-        let pages: u32 = conn.query_row(sql::ALL_PAGES, [], |row| row.get(0))?;
-        let page_bytes: u32 = conn.query_row(sql::READ_PAGE_BYTES, [], |row| row.get(0))?;
+        let pages: u32 = conn.one(sql::ALL_PAGES, [])?;
+        let page_bytes: u32 = conn.one(sql::READ_PAGE_BYTES, [])?;
         Ok((application, format, pages, page_bytes))
     });
     let has_bytes = |suffix: &str| fs::metadata(beside(path, suffix)).is_ok_and(|meta| meta.len() > 0);

@@ -15,6 +15,7 @@ use crate::store::error::StoreError;
 use crate::store::options::{OpenOptions, Synchronous};
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::keys::Keys;
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::sql;
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
@@ -294,12 +295,12 @@ fn with_cache(conn: Connection) -> Res<Connection> {
 }
 
 fn journal_mode(conn: &Connection) -> Res<String> {
-    Ok(conn.query_row(sql::JOURNAL_MODE, [], |row| row.get(0))?)
+    conn.one(sql::JOURNAL_MODE, [])
 }
 
 fn switch_to_wal(conn: &Connection) -> Res<()> {
     if journal_mode(conn)? != "wal" {
-        let _: String = conn.query_row(sql::SET_WAL, [], |row| row.get(0))?;
+        conn.one::<String>(sql::SET_WAL, [])?;
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ use super::{registry, schema};
 use crate::store::error::StoreError;
 use crate::store::options::OpenOptions;
 use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::sql;
 use crate::store::stats::RebuiltObject;
 use rusqlite::Connection;
@@ -69,7 +70,7 @@ fn remove_unused(place: &FilePlace) -> Res<bool> {
     // after it finds that the file it has opened is not the one at the path.
     let mode = wait_for(0, || {
         conn.execute_batch(sql::LOCK_FILE)?;
-        Ok(conn.query_row(sql::SET_ROLLBACK, [], |row| row.get::<_, String>(0))?)
+        conn.one::<String>(sql::SET_ROLLBACK, [])
     });
     if !matches!(mode.as_deref(), Ok("delete")) || !is_locked_without_rows(&conn)? {
         return Ok(false);

@@ -61,10 +61,7 @@ pub(crate) fn verify(conn: &Connection) -> Res<()> {
 fn compare(conn: &Connection, expected: &Objects) -> Res<()> {
     let (mut found, mut found_of_index) = (HashSet::new(), 0);
     let mut of_application = Vec::new();
-    let mut statement = conn.prepare(sql::SCHEMA_OBJECTS)?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let (name, object) = read(row)?;
+    for (name, object) in conn.read_all(sql::SCHEMA_OBJECTS, [], read)? {
         match expected.get(&name) {
             Some(expected) if *expected == object => _ = found.insert(name),
             Some(expected) => return Err(differs(expected, &object, &name)),
@@ -98,15 +95,11 @@ fn compare(conn: &Connection, expected: &Objects) -> Res<()> {
 
 /// Verifies that no foreign key of a table of an application refers to a table of the store.
 fn refers_to_none(conn: &Connection, ours: &Objects, table: &str) -> Res<()> {
-    let mut statement = conn.prepare_cached(sql::FOREIGN_TABLES)?;
-    let mut rows = statement.query([table])?;
-    while let Some(row) = rows.next()? {
-        let to: String = row.get(0)?;
-        if ours.contains_key(&to.to_ascii_lowercase()) {
-            return Err(changed("table", table, SchemaChange::Refers));
-        }
+    let to: Vec<String> = conn.all(sql::FOREIGN_TABLES, [table])?;
+    match to.iter().any(|to| ours.contains_key(&to.to_ascii_lowercase())) {
+        true => Err(changed("table", table, SchemaChange::Refers)),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// Makes the views, indexes and triggers of the format anew that are missing or differ, in the open transaction,
@@ -191,7 +184,7 @@ pub(crate) fn is_without_rows(conn: &Connection) -> Res<bool> {
     // Each store has a mark of its log, and one with a key its keys.
     let is_of_file = |name: &str| matches!(name, "store_key" | "wal_mark");
     for (name, _) in expected.iter().filter(|(name, object)| object.kind == "table" && !is_of_file(name)) {
-        if conn.query_row(&sql::HAS_ROW.replace("{table}", &quoted(name)), [], |row| row.get(0))? {
+        if conn.one(&sql::HAS_ROW.replace("{table}", &quoted(name)), [])? {
             return Ok(false);
         }
     }
@@ -227,14 +220,7 @@ fn is_of_index(name: &str) -> bool {
 }
 
 fn objects(conn: &Connection) -> Res<Objects> {
-    let mut statement = conn.prepare(sql::SCHEMA_OBJECTS)?;
-    let mut rows = statement.query([])?;
-    let mut objects = Objects::new();
-    while let Some(row) = rows.next()? {
-        let (name, object) = read(row)?;
-        objects.insert(name, object);
-    }
-    Ok(objects)
+    Ok(conn.read_all(sql::SCHEMA_OBJECTS, [], read)?.into_iter().collect())
 }
 
 fn read(row: &Row<'_>) -> Res<(String, SchemaObject)> {

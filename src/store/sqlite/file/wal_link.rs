@@ -15,6 +15,7 @@ use super::wal_mark::{MarkState, WalMark};
 use super::wal_tail::{FRAME_HEADER_BYTES, Frames, HEADER_BYTES, MAGIC, pair};
 use crate::limits::LOG_READINGS_MAX;
 use crate::store::sqlite::fault::{Fault, Res, damage};
+use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::sql;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -164,7 +165,7 @@ impl LogCommits {
 pub(crate) fn lacks_pages(path: &Path, bytes: u64) -> bool {
     let read = || -> Res<u64> {
         let conn = open::connect_unlocked(path)?;
-        let number = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, u32>(0)).map(u64::from);
+        let number = |sql: &str| conn.one::<u32>(sql, []).map(u64::from);
         Ok(number(sql::ALL_PAGES)? * number(sql::READ_PAGE_BYTES)?)
     };
     match read() {
@@ -190,10 +191,10 @@ fn plain_mark(path: &Path) -> Option<OwnMark> {
 fn own_mark(path: &Path) -> Option<OwnMark> {
     let read = || -> Res<Option<OwnMark>> {
         let conn = open::connect_unlocked(path)?;
-        if !conn.query_row(sql::HAS_WAL_MARK, [], |row| row.get::<_, bool>(0))? {
+        if !conn.one::<bool>(sql::HAS_WAL_MARK, [])? {
             return Ok(None);
         }
-        let pages = conn.query_row(sql::ALL_PAGES, [], |row| row.get(0))?;
+        let pages = conn.one(sql::ALL_PAGES, [])?;
         Ok(Some(OwnMark { mark: WalMark::read(&conn)?, pages }))
     };
     read().ok().flatten()

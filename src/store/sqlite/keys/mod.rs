@@ -349,7 +349,7 @@ impl Keys {
                 conn.run(sql::STORE_KEY_UPDATE, params![key.id(), sealed])?;
             }
             KeyChange::Data => {
-                let greatest: i64 = conn.one(sql::STORE_KEY_MAX, [])?;
+                let greatest: i64 = conn.one(store_key::Row::GREATEST, [])?;
                 let id = greatest + 1;
                 let sealed = seal_key(&*sealing.cipher, &sealing.root, &data_key_identity(file, id), &new_secret()?)?;
                 store_key::Row { id, cipher: sealing.cipher.name(), caller: "", file: None, sealed: &sealed }
@@ -450,7 +450,7 @@ fn validate(key: &Key) -> Result<(), StoreError> {
 }
 
 fn read_rows(conn: &Connection) -> Res<Vec<KeyRow>> {
-    conn.read_all(sql::STORE_KEYS, [], |row| {
+    conn.read_all(store_key::Row::SELECT, [], |row| {
         let store_key::Row { id, cipher, caller, file, sealed } = store_key::Row::read(row, 0)?;
         Ok(KeyRow { id, cipher: cipher.into(), caller: caller.into(), file, sealed: sealed.into() })
     })

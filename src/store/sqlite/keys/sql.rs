@@ -1,11 +1,6 @@
 //! The SQL of the keys of a store. Values are always bound.
 
-use super::super::tables::text::text;
-use super::super::tables::{TableRow, store_key};
-
-pub(super) const STORE_KEYS: &str = text!(store_key::Row::SELECT, "ORDER BY id");
 pub(super) const STORE_KEY_SEALED: &str = "SELECT sealed FROM store_key WHERE id = ?1";
-pub(super) const STORE_KEY_MAX: &str = "SELECT max(id) FROM store_key";
 /// The caller's key changes: the root key is sealed anew, and secure deletion overwrites the row before.
 pub(super) const STORE_KEY_UPDATE: &str = "UPDATE store_key SET caller = ?1, sealed = ?2 WHERE id = 0";
 /// Returns true if nothing was ever written to the store.

@@ -16,7 +16,7 @@ use crate::store::sqlite::rows::payload::ItemIdColumn;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::view::ReadView;
 use rusqlite::params;
-use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::types::{ToSqlOutput, Value};
 
 impl ReadView<'_> {
     /// Visits the item of a list that has an id in its index; returns whether there is one.
@@ -51,19 +51,12 @@ impl ReadView<'_> {
 
     /// Returns the position at which a payload was put first, on a branch up to an ordinal.
     fn first_put(self, list: &ChannelRows<'_>, (branch, last): (i64, i64), payload: i64) -> Res<Option<i64>> {
-        let mut statement = self.conn.prepare_cached(sql::ITEM_FIRST_PUT)?;
         let (mut low, mut high) = (0, i64::try_from(list.end.end).unwrap_or(i64::MAX));
         while low < high {
             let middle = low + (high - low) / 2;
-            let mut rows = statement.query(params![branch, list.channel(), middle, last])?;
-            let Some(row) = rows.next()? else {
-                high = middle;
-                continue;
-            };
-            let position: i64 = row.get(0)?;
-            match row.get_ref(1)? {
-                ValueRef::Integer(first) if first == payload => return Ok(Some(position)),
-                ValueRef::Integer(first) if first < payload => low = position.saturating_add(1),
+            match self.conn.first(sql::ITEM_FIRST_PUT, [branch, list.channel(), middle, last])? {
+                Some((position, Value::Integer(first))) if first == payload => return Ok(Some(position)),
+                Some((position, Value::Integer(first))) if first < payload => low = i64::saturating_add(position, 1),
                 _ => high = middle,
             }
         }

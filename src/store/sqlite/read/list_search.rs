@@ -1,19 +1,18 @@
 //! Searches the rows of a list on a lineage for a text: each row once, replaced and deleted items included.
 
-use super::items::PAYLOAD;
+use super::items::{PAYLOAD, joined_value};
 use super::lineage::{self, Span};
 use crate::store::record::{CheckpointRef, ListChangeOp, StoredListChange};
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::read::blobs;
-use crate::store::sqlite::rows::item::{DELETE, PUT, REFERENCE, item_check, item_place};
+use crate::store::sqlite::rows::item::{REFERENCE, item_place};
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{unpack_ranges, unpack_reference};
-use crate::store::sqlite::rows::payload::{FORM, Room, decode, inline_value};
+use crate::store::sqlite::rows::payload::{Room, joined};
 use crate::store::sqlite::sql;
 use crate::store::sqlite::tables::{KeyChecked, TableRow, item};
 use crate::store::sqlite::view::ReadView;
-use rusqlite::params;
-use rusqlite::types::ValueRef;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
@@ -61,55 +60,41 @@ impl ListSearch<'_> {
 
     /// Searches the items that were put, and the deletes of one position.
     fn items(&mut self, span: Span) -> Res<()> {
-        let conn = self.view.conn;
-        let mut joined = conn.prepare_cached(sql::ITEMS_JOINED)?;
-        let mut rows = joined.query(params![span.branch, self.list, 0, i64::MAX])?;
-        let mut room = Room::of(self.view.keys, blobs::read);
-        while let Some(row) = rows.next()? {
-            let (position, ordinal, task) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            let place = || item_place(span.branch, self.list, position, ordinal);
-            let value = row.get_ref(3)?;
-            let op = if value == ValueRef::Null { DELETE } else { PUT };
-            self.verify((span, position, ordinal), (op, task, value), row.get_ref(4)?)?;
+        let (conn, keys, list) = (self.view.conn, self.view.keys, self.list);
+        let mut room = Room::of(keys, blobs::read);
+        conn.each(sql::ITEMS_JOINED, [span.branch, list, 0, i64::MAX], |row| {
+            let (position, ordinal): (i64, i64) = FromColumns::read(row, 0)?;
+            let place = || item_place(span.branch, list, position, ordinal);
+            let (task, value) = joined_value(keys, (span.branch, list), (position, ordinal), row)?;
             if ordinal > span.last {
-                continue;
+                return Ok(());
             }
-            let op = match value {
-                ValueRef::Null => ListChangeOp::Delete,
-                ValueRef::Blob(column) => ListChangeOp::of(inline_value(self.view.keys, column, &place)?, self.text),
-                ValueRef::Integer(id) => {
-                    let form = row.get::<_, Option<i64>>(PAYLOAD + FORM)?;
-                    let form = form.ok_or_else(|| corrupt(place(), "its payload does not exist"))?;
-                    ListChangeOp::of(decode(conn, row, PAYLOAD, id, form, &mut room)?, self.text)
-                }
-                _ => return Err(corrupt(place(), "its value does not match the format")),
-            };
+            let payload = joined(conn, row, (value, PAYLOAD), &mut room, &place)?;
+            let op = payload.map_or(ListChangeOp::Delete, |payload| ListChangeOp::of(payload, self.text));
             let position = position as u64;
             self.found.push(StoredListChange::new(position..position.saturating_add(1), ordinal as u64, task, op));
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Adds the range deletes, and the items of referenced lists.
     fn wholes(&mut self, span: Span) -> Res<()> {
-        let mut ranges = self.view.conn.prepare_cached(sql::DELETED_RANGES)?;
-        let mut rows = ranges.query(params![span.branch, self.list, -1 - span.last, -1])?;
-        while let Some(row) = rows.next()? {
+        let conn = self.view.conn;
+        conn.each(sql::DELETED_RANGES, [span.branch, self.list, -1 - span.last, -1], |row| {
             let row = item::Row::verified(self.view.keys, row)?;
             let item::Row { ordinal, op, task, value, .. } = row;
             let wrong = || corrupt(row.place(), "it cannot be decoded");
             let bytes = value.0.as_blob().map_err(|_| wrong())?;
             if op == REFERENCE {
-                self.reference(unpack_reference(bytes).ok_or_else(wrong)?, ordinal as u64, task)?;
-                continue;
+                return self.reference(unpack_reference(bytes).ok_or_else(wrong)?, ordinal as u64, task);
             }
             for range in unpack_ranges(bytes).ok_or_else(wrong)? {
                 let change =
                     StoredListChange::new(range.first..range.end, ordinal as u64, range.task, ListChangeOp::Delete);
                 self.found.push(change);
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Adds the items of a list that another one references from an ordinal on, but for the positions that the same
@@ -128,18 +113,5 @@ impl ListSearch<'_> {
             found.push(StoredListChange::new(row.position..row.position.saturating_add(1), ordinal, task, op));
             Ok(())
         })
-    }
-
-    fn verify(
-        &self,
-        (span, position, ordinal): (Span, i64, i64),
-        (op, task, value): (i64, Option<u32>, ValueRef<'_>),
-        stored: ValueRef<'_>,
-    ) -> Res<()> {
-        let check = item_check(self.view.keys, span.branch, self.list, position, ordinal, op, task, value);
-        if stored == ValueRef::Integer(check) {
-            return Ok(());
-        }
-        Err(corrupt(item_place(span.branch, self.list, position, ordinal), "the check of the row does not match"))
     }
 }

@@ -23,7 +23,7 @@ use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::rows::source::is_pruned_column;
 use crate::store::sqlite::rows::version::{EMPTY, KeyContent, LIST, SEEN, VALUE, VersionRow, version_place};
 use crate::store::sqlite::sql;
-use crate::store::sqlite::tables::{Checked, namespace, thread};
+use crate::store::sqlite::tables::{Checked, TableRow, checkpoint, high_water, namespace, thread};
 use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::verify::succession::ListingEntry;
 use crate::store::sqlite::view::ReadView;
@@ -242,8 +242,8 @@ impl<'a> ReadView<'a> {
 
     /// Returns the `seq` of the newest checkpoint, 0 without one.
     pub(crate) fn last_seq(self) -> Res<u64> {
-        let seq: i64 = self.conn.one(sql::LAST_SEQ, [])?;
-        u64::try_from(seq).map_err(|_| corrupt("the log", "a checkpoint has a negative number"))
+        let seq: Option<i64> = self.conn.one(checkpoint::Row::GREATEST, [])?;
+        u64::try_from(seq.unwrap_or(0)).map_err(|_| corrupt("the log", "a checkpoint has a negative number"))
     }
 
     /// Returns the channels and nodes at a checkpoint.
@@ -396,7 +396,7 @@ impl<'a> ReadView<'a> {
             while let Some(row) = rows.next()? {
                 seen += 1;
                 let thread::Row { id: thread, public_id, created_at } = thread::Row::verified(row)?;
-                let root: Option<i64> = row.get(thread::TABLE.columns.len())?;
+                let root: Option<i64> = thread::Row::after(row)?;
                 let wrong = || corrupt(format!("thread {thread}"), "it does not match the format");
                 let id = ThreadId::new(public_id).map_err(|_| wrong())?;
                 if *last >= *id.as_str() {
@@ -424,7 +424,7 @@ impl<'a> ReadView<'a> {
 
     /// Returns whether rows of the log were ever deleted, or pruned: without that nothing is asked for each row.
     pub(crate) fn has_deletions(self) -> Res<bool> {
-        self.conn.one(sql::HAS_DELETIONS, [])
+        self.conn.one(high_water::Row::EXISTS, [])
     }
 
     /// Returns whether the checkpoint at (branch, ordinal) was pruned.
@@ -438,11 +438,8 @@ impl<'a> ReadView<'a> {
     pub(crate) fn thread_size(self, thread: &ThreadId) -> Res<ThreadSize> {
         let size: Option<(i64, i64)> = self.conn.first(sql::THREAD_SIZE, [thread.as_str()])?;
         let Some((checkpoints, branches)) = size else { return Ok(ThreadSize::default()) };
-        let mut statement = self.conn.prepare_cached(sql::THREAD_BRANCHES)?;
-        let mut rows = statement.query([thread.as_str()])?;
         let (mut of_branches, mut counted) = (0_i64, 0_i64);
-        while let Some(row) = rows.next()? {
-            let (branch, last): (i64, Option<i64>) = (row.get(0)?, row.get(1)?);
+        for (branch, last) in self.conn.all::<(i64, Option<i64>), Vec<_>>(sql::THREAD_BRANCHES, [thread.as_str()])? {
             let upto = lineage::branch(self.conn, branch)?.upto;
             of_branches = of_branches.saturating_add(last.map_or(0, |last| last.saturating_sub(upto.unwrap_or(-1))));
             counted += 1;
@@ -459,14 +456,12 @@ impl<'a> ReadView<'a> {
 
     /// Returns the namespaces of a thread.
     pub(crate) fn namespaces(self, thread: &ThreadId) -> Res<Vec<Namespace>> {
-        let mut statement = self.conn.prepare_cached(sql::NAMESPACES)?;
-        let mut rows = statement.query([thread.as_str()])?;
-        let (mut namespaces, mut last) = (Vec::new(), None);
-        while let Some(row) = rows.next()? {
+        let mut last = None;
+        let namespaces = self.conn.read_all(sql::NAMESPACES, [thread.as_str()], |row| {
             let namespace::Row { id, path, .. } = namespace::Row::verified(row)?;
-            namespaces.push(Namespace::new(path).map_err(|e| corrupt("namespace", e.to_string()))?);
             last = Some(id);
-        }
+            Namespace::new(path).map_err(|error| corrupt("namespace", error.to_string()))
+        })?;
         neighbors::no_more_namespaces(self.conn, thread, last)?;
         neighbors::no_hidden_namespace(self.conn, &self.names.counted)?;
         Ok(namespaces)

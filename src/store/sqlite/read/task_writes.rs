@@ -164,7 +164,8 @@ impl ReadView<'_> {
     ) -> Res<()> {
         let mut payloads = Payloads::new(self)?;
         let mut runs = WriteRuns::new(self.keys, *checksum);
-        let mut statement = self.conn.prepare_cached(if task.is_some() { sql::WRITES_OF_TASK } else { sql::WRITES })?;
+        let mut statement =
+            self.conn.prepare_cached(if task.is_some() { sql::WRITES_OF_TASK } else { write::Row::UNDER })?;
         let mut rows = match task {
             Some(task) => statement.query([checkpoint, task])?,
             None => statement.query([checkpoint])?,

@@ -24,7 +24,8 @@ use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::side::lease;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::tables::{
-    Bare, TableRow, branch, checkpoint, item, name_user, namespace, tombstone, version, write,
+    Bare, TableRow, branch, checkpoint, item, name_user, namespace, operation_change, thread, timer, tombstone,
+    version, write,
 };
 use crate::store::sqlite::verify::neighbors;
 use crate::store::trash::{deletable, delete_unforked};
@@ -121,7 +122,7 @@ fn hide(conn: &Connection, caches: &mut Caches, threads: &[ThreadId]) -> Res<()>
     conn.run(sql::ERASE_BEGIN, [])?;
     for number in found.values() {
         tombstone::Row { thread: *number, state: 0 }.insert(conn)?;
-        conn.run(sql::THREAD_HIDE, [number])?;
+        conn.run(thread::Row::DELETE, [number])?;
         PROJECTIONS.iter().try_for_each(|projection| projection.hide(conn, caches, *number))?;
         lease::hide(conn, *number)?;
     }
@@ -231,16 +232,16 @@ impl<'c> Slice<'c> {
         }
         let checkpoints: Vec<i64> = self.conn.all(sql::RECLAIM_CHECKPOINTS, [namespace, self.limit()])?;
         if checkpoints.is_empty() {
-            self.conn.run(sql::TIMERS_DELETE, [namespace])?;
+            self.conn.run(timer::Row::DELETE_UNDER, [namespace])?;
             self.conn.run(sql::RECLAIM_OPERATIONS, [namespace])?;
-            let changes = self.conn.run(sql::RECLAIM_CHANGES, [namespace])?;
+            let changes = self.conn.run(operation_change::Row::DELETE_UNDER, [namespace])?;
             self.spend(2 * changes);
             let deleted = self.conn.run(namespace::Row::DELETE, [namespace])?;
             must_find(deleted, || format!("namespace {namespace}"))?;
             self.spend(2);
         }
         for checkpoint in checkpoints {
-            if self.left == 0 || !self.values::<write::Row<'_>>(sql::RECLAIM_WRITES, checkpoint, &|_, _| false)? {
+            if self.left == 0 || !self.values::<write::Row<'_>>(checkpoint, &|_, _| false)? {
                 return Ok(());
             }
             let deleted = self.conn.run(checkpoint::Row::DELETE, [checkpoint])?;
@@ -255,8 +256,8 @@ impl<'c> Slice<'c> {
         let source = fork.map(|checkpoint| self.conn.all(sql::WRITE_PAYLOADS, [checkpoint])).transpose()?;
         let source: HashSet<i64> = source.unwrap_or_default();
         let stays = |ordinal: i64, id: i64| ordinal.checked_sub(1) == upto && source.contains(&id);
-        if self.values::<version::Row<'_>>(sql::RECLAIM_VERSIONS, branch, &|key, id| stays(key[1], id))?
-            && self.values::<item::Row<'_>>(sql::RECLAIM_ITEMS, branch, &|key, id| stays(key[3], id))?
+        if self.values::<version::Row<'_>>(branch, &|key, id| stays(key[1], id))?
+            && self.values::<item::Row<'_>>(branch, &|key, id| stays(key[3], id))?
         {
             self.conn.run(branch::Row::DELETE, [branch])?;
             self.spend(1);
@@ -266,11 +267,13 @@ impl<'c> Slice<'c> {
 
     /// Reclaims rows with values of a branch or a checkpoint. `stays` tells of a key and a payload whether the payload
     /// is another one's. Returns whether none is left.
-    fn values<'r, R: TableRow<'r>>(&mut self, sql: &str, of: i64, stays: &dyn Fn(&[i64], i64) -> bool) -> Res<bool> {
+    fn values<'r, R: TableRow<'r>>(&mut self, of: i64, stays: &dyn Fn(&[i64], i64) -> bool) -> Res<bool> {
         let value = R::TABLE.position("value");
-        let found = self.conn.read_all(sql, [of, self.limit()], |row| {
+        let mut found = Vec::new();
+        self.conn.each_while(R::UNDER, [of], |row| {
             let key = (0..R::TABLE.key_columns()).map(|column| row.get(column));
-            Ok((key.collect::<rusqlite::Result<Vec<i64>>>()?, row.get_ref(value)?.as_i64().ok()))
+            found.push((key.collect::<rusqlite::Result<Vec<i64>>>()?, row.get_ref(value)?.as_i64().ok()));
+            Ok(found.len() < self.left)
         })?;
         for (key, value) in found {
             if self.left == 0 {

@@ -31,15 +31,12 @@ pub(crate) fn pages(conn: &Connection) -> Res<Pages> {
 
 /// Does a step in the transaction that is open.
 pub(crate) fn step(conn: &Connection, job: &CompactJob) -> Res<()> {
-    let mut statement = conn.prepare_cached(sql::RETURN_PAGES)?;
-    let mut rows = statement.query([])?;
+    let mut returned = 0;
     // Each row is a page.
-    for _ in 0..COMPACT_PAGES_MAX {
-        if rows.next()?.is_none() {
-            break;
-        }
-    }
-    drop(rows);
+    conn.each_while(sql::RETURN_PAGES, [], |_| {
+        returned += 1;
+        Ok(returned < COMPACT_PAGES_MAX)
+    })?;
     *job.left.lock() = pages(conn)?;
     Ok(())
 }

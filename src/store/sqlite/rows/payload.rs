@@ -65,7 +65,7 @@ const TOOL_CALLS: usize = payload::TABLE.position("tool_calls");
 const INPUT_TOKENS: usize = payload::TABLE.position("input_tokens");
 const OUTPUT_TOKENS: usize = payload::TABLE.position("output_tokens");
 
-pub(crate) const FORM: usize = payload::TABLE.position("form");
+const FORM: usize = payload::TABLE.position("form");
 
 /// Returns the column `form` of a row whose columns start at `first`; an error if there is none.
 pub(crate) fn form_column(row: &Row<'_>, first: usize) -> Res<i64> {
@@ -129,6 +129,27 @@ pub(crate) fn decode<'r>(
         return Err(corrupt(format!("payload {id}"), "its check does not match"));
     }
     Ok(payload)
+}
+
+/// Returns the payload of a `value` column, given a row in which the columns of the payload start at `first`, NULL if it
+/// does not exist. A NULL has none.
+pub(crate) fn joined<'r>(
+    conn: &Connection,
+    row: &'r Row<'_>,
+    (value, first): (ValueRef<'r>, usize),
+    room: &'r mut Room<'_>,
+    place: &dyn Fn() -> String,
+) -> Res<Option<PayloadRef<'r>>> {
+    match value {
+        ValueRef::Null => Ok(None),
+        ValueRef::Blob(column) => inline_value(room.keys, column, place).map(Some),
+        ValueRef::Integer(id) => {
+            let form = row.get::<_, Option<i64>>(first + FORM)?;
+            let form = form.ok_or_else(|| corrupt(place(), "its payload does not exist"))?;
+            decode(conn, row, first, id, form, room).map(Some)
+        }
+        _ => Err(corrupt(place(), "its value does not match the format")),
+    }
 }
 
 fn item_id<'r>(column: ValueRef<'r>, text: &'r mut [u8; 36]) -> Option<Option<&'r str>> {

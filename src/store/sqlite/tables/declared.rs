@@ -1,15 +1,15 @@
 //! The tables of a file: those of the log, those by which its rows are deleted, those beside the log, and those of the
-//! file as such. A column with an arrow names the table to whose rows the rows belong.
+//! file as such. A column with an arrow names the table to whose rows it refers.
 
 use super::sql::tables;
 
 tables! {
     /// Small numbers that stand for names.
-    name<'r>: Checked, Number, AppendOnly, Recovered { id: i64, kind: i64, text: &'r str }
+    name<'r>: Checked, Number, AppendOnly, Recovered, Used { id: i64, kind: i64, text: &'r str }
     /// Threads.
     thread<'r>: Checked, Number, AppendOnly, Recovered { id: i64, public_id: &'r str, created_at: i64 }
     /// Namespaces of threads.
-    namespace<'r>: Checked, Number, AppendOnly, Recovered { id: i64, thread: i64, path: &'r str }
+    namespace<'r>: Checked, Number, AppendOnly, Recovered { id: i64, thread: i64 => thread or tombstone, path: &'r str }
     /// Branches of namespaces.
     branch: Checked, Number, AppendOnly, Recovered {
         id: i64, namespace: i64, parent: Option<i64>, upto: Option<i64>, depth: i64, fork_thread: Option<i64>,
@@ -23,28 +23,29 @@ tables! {
     }
     /// Versions of channels and nodes. The last row of a checkpoint has the check of all of them.
     version<'r>: Bare, Columns(3), AppendOnly, Recovered {
-        branch: i64, ordinal: i64, key: i64, version: i64, kind: i64, task: Option<u32>, value: StoredColumn<'r>,
-        xxh3: Option<i64>
+        branch: i64, ordinal: i64, key: i64, version: i64, kind: i64, task: Option<u32>,
+        value: StoredColumn<'r> => payload, xxh3: Option<i64>
     }
     /// Values. Their check covers the fields that the columns encode.
-    payload<'r>: Bare, Number, AppendOnly, Recovered {
-        id: i64, form: i64, xxh3: i64, data: ValueRef<'r>, item_id: ValueRef<'r>, kind: Option<&'r str>,
-        text: ValueRef<'r>, name: Option<&'r str>, tool_calls: Option<&'r str>, input_tokens: Option<u32>,
+    payload<'r>: Bare, Number, AppendOnly, Recovered, Used {
+        id: i64, form: i64, xxh3: i64, data: ValueRef<'r> => blob, item_id: ValueRef<'r>, kind: Option<&'r str>,
+        text: ValueRef<'r> => blob, name: Option<&'r str>, tool_calls: Option<&'r str>, input_tokens: Option<u32>,
         output_tokens: Option<u32>
     }
     /// Large contents.
-    blob<'r>: Bare, Number, AppendOnly, Recovered { id: i64, hash: &'r [u8], data: ValueRef<'r> }
+    blob<'r>: Bare, Number, AppendOnly, Recovered, Used { id: i64, hash: &'r [u8], data: ValueRef<'r> }
     /// Items of lists.
     item<'r>: KeyChecked, Descending(4), AppendOnly, Recovered {
-        branch: i64, channel: i64, slot: i64, ordinal: i64, op: i64, task: Option<u32>, value: StoredColumn<'r>
+        branch: i64, channel: i64, slot: i64, ordinal: i64, op: i64, task: Option<u32>,
+        value: StoredColumn<'r> => payload
     }
     /// Writes of tasks. The first row of a run has the checksum or the check of its rows.
     write<'r>: Bare, Columns(4), AppendOnly, Recovered {
-        checkpoint: i64 => checkpoint, task: i64, idx: i64, part: i64, channel: i64, value: StoredColumn<'r>,
+        checkpoint: i64 => checkpoint, task: i64, idx: i64, part: i64, channel: i64, value: StoredColumn<'r> => payload,
         child: Option<i64> = above(checkpoint), path: Option<&'r str>, sum: ValueRef<'r>, mark: Option<i64>
     }
     /// Operations.
-    operation<'r>: KeyChecked, Number, AppendOnly, Recovered {
+    operation<'r>: KeyChecked, Number, AppendOnly, Recovered, Used {
         id: i64, kind: i64, seq: i64, at: i64, actor: Option<&'r str>, target: ValueRef<'r>, changes: i64
     }
     /// Fields that operations changed.
@@ -55,7 +56,7 @@ tables! {
     /// Deleted threads whose rows or log are still there.
     tombstone: Bare, Number, Recovered { thread: i64, state: i64 }
     /// The first threads that used a name.
-    name_user: Bare, Columns(2) { thread: i64, name: i64 }
+    name_user: Bare, Columns(2) { thread: i64, name: i64 => name }
     /// The mark by which a file and its log know each other.
     wal_mark: Checked, Number { id: i64, store: [u8; 16], generation: i64, mark: [u8; 16], before: [u8; 16], open: i64 }
     /// Keys of an encrypted file.
@@ -82,7 +83,7 @@ tables! {
     /// The filters under which threads are listed.
     thread_facet: Bare, Columns(2) { facet: i64, newest: i64, thread: i64 }
     /// Namespaces of the key-value memory.
-    kv_namespace<'r>: Bare, Number, Recovered { id: i64, path: &'r str }
+    kv_namespace<'r>: Bare, Number, Recovered, Used { id: i64, path: &'r str }
     /// Entries of the key-value memory.
     kv<'r>: Bare, Number, Recovered {
         id: i64, namespace: i64 => kv_namespace, key: &'r str, created_at: i64, updated_at: i64,

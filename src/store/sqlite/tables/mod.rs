@@ -25,15 +25,14 @@ pub(crate) struct Column {
     pub(crate) name: &'static str,
     pub(crate) kind: ColumnKind,
     pub(crate) is_nullable: bool,
-    /// The table to whose key it refers, if its row belongs to the row there.
-    pub(crate) owner: Option<&'static str>,
+    /// The tables to one of whose keys it refers. A row belongs to the row there, if the column holds nothing else.
+    pub(crate) owners: &'static [&'static str],
 }
 
 impl Column {
     /// Describes a column of a type.
-    pub(crate) const fn of<'r, T: ColumnType<'r>>(name: &'static str, owner: &[&'static str]) -> Self {
-        let owner = if owner.is_empty() { None } else { Some(owner[0]) };
-        Self { name, kind: T::KIND, is_nullable: T::IS_NULLABLE, owner }
+    pub(crate) const fn of<'r, T: ColumnType<'r>>(name: &'static str, owners: &'static [&'static str]) -> Self {
+        Self { name, kind: T::KIND, is_nullable: T::IS_NULLABLE, owners }
     }
 }
 
@@ -55,6 +54,8 @@ pub(crate) enum TableRule {
     AppendOnly,
     /// A recovery reads its rows.
     Recovered,
+    /// A column of another table refers to each of its rows.
+    Used,
 }
 
 /// A table of the file.
@@ -73,6 +74,11 @@ impl TableDescription {
             TableKey::Number => 1,
             TableKey::Columns(columns) | TableKey::Descending(columns) => columns,
         }
+    }
+
+    /// Returns the order of the last column of the key.
+    const fn last_order(&self) -> &'static str {
+        if matches!(self.key, TableKey::Descending(_)) { " DESC" } else { "" }
     }
 
     /// Returns whether the table has a rule.
@@ -112,11 +118,21 @@ impl TableDescription {
 pub(crate) trait TableRow<'r>: Copy {
     const TABLE: &'static TableDescription;
     const COLUMNS: &'static [Column];
+    /// All rows, or those that a condition behind it names.
     const SELECT: &'static str;
     const BY_KEY: &'static str;
     const INSERT: &'static str;
     const PUT: &'static str;
     const DELETE: &'static str;
+    /// The rows from a number on, in the order of the first column.
+    const FROM: &'static str;
+    /// The rows with a number in the first column, in the order of the key.
+    const UNDER: &'static str;
+    const DELETE_UNDER: &'static str;
+    const COUNT: &'static str;
+    const EXISTS: &'static str;
+    /// The greatest number in the first column.
+    const GREATEST: &'static str;
 
     /// Reads the columns, without the check that may follow.
     fn read_columns(columns: &mut RowColumns<'r, '_>) -> Res<Self>;
@@ -238,7 +254,7 @@ pub(crate) trait KeyChecked<'r>: TableRow<'r> {
 mod tests {
     use super::*;
     use crate::store::sqlite::file::schema::statements;
-    use crate::store::sqlite::sql::{OBJECT_NAMES, SCHEMA, TABLE_COLUMNS};
+    use crate::store::sqlite::sql::{OBJECT_NAMES, SCHEMA, TABLE_COLUMNS, TRIGGERS};
     use std::collections::BTreeSet;
 
     #[test]
@@ -251,9 +267,10 @@ mod tests {
         };
         assert_eq!(names("table"), TABLES.iter().map(|table| table.name.to_owned()).collect());
         let append_only = TABLES.iter().filter(|table| table.is(TableRule::AppendOnly));
-        let triggers =
-            append_only.flat_map(|table| ["update", "delete"].map(|verb| format!("{}_no_{verb}", table.name)));
-        assert_eq!(names("trigger"), triggers.collect());
+        let triggers: BTreeSet<String> = append_only.flat_map(triggers).collect();
+        let mut stored = conn.prepare(TRIGGERS).unwrap();
+        let stored: BTreeSet<String> = stored.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+        assert_eq!(stored, triggers);
         let mut columns = conn.prepare(TABLE_COLUMNS).unwrap();
         for table in TABLES {
             let found = columns.query_map([table.name], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)));
@@ -275,6 +292,22 @@ mod tests {
             });
             assert_eq!(declared.collect::<Vec<_>>(), found, "{}", table.name);
         }
+    }
+
+    /// Returns the triggers that refuse to change a row, and to delete one outside an erasure.
+    fn triggers(table: &&TableDescription) -> [String; 2] {
+        let name = table.name;
+        // The special slots of tasks are replaced.
+        let (of, but) = match name {
+            "write" => ("OLD.idx >= 0 AND ", ", but for the special slots"),
+            _ => ("", ""),
+        };
+        let refuse = |but: &str| format!("BEGIN SELECT RAISE(ABORT, 'annals: {name} is append-only{but}'); END");
+        let erasure = format!("{of}NOT EXISTS (SELECT 1 FROM tombstone WHERE thread = 0)");
+        [
+            format!("CREATE TRIGGER {name}_no_update BEFORE UPDATE ON {name}\n{}", refuse("")),
+            format!("CREATE TRIGGER {name}_no_delete BEFORE DELETE ON {name} WHEN {erasure}\n{}", refuse(but)),
+        ]
     }
 
     #[test]
@@ -306,5 +339,24 @@ mod tests {
                      OR operation NOT IN (SELECT id FROM operation)";
         assert_eq!(operation_change::TABLE.orphans().as_deref(), Some(query));
         assert_eq!(thread::TABLE.orphans(), None);
+        let query = "SELECT count(*) FROM namespace WHERE thread NOT IN (SELECT id FROM thread \
+                     UNION SELECT thread FROM tombstone)";
+        assert_eq!(namespace::TABLE.orphans().as_deref(), Some(query));
+    }
+
+    #[test]
+    fn a_row_that_nothing_refers_to_is_searched_by_the_columns_that_refer_to_its_table() {
+        let query = "SELECT count(*) FROM blob WHERE id NOT IN (SELECT data FROM payload WHERE typeof(data) = 'integer' \
+                     UNION SELECT text FROM payload WHERE typeof(text) = 'integer')";
+        assert_eq!(blob::TABLE.orphans().as_deref(), Some(query));
+        let query = "SELECT count(*) FROM operation WHERE id NOT IN (SELECT operation FROM operation_change)";
+        assert_eq!(operation::TABLE.orphans().as_deref(), Some(query));
+    }
+
+    #[test]
+    fn the_rows_under_a_number_come_in_the_order_of_the_key() {
+        let query = "SELECT thread, name FROM name_user WHERE thread = ?1 ORDER BY thread, name";
+        assert_eq!(name_user::Row::UNDER, query);
+        assert!(item::Row::UNDER.ends_with(" WHERE branch = ?1 ORDER BY branch, channel, slot, ordinal DESC"));
     }
 }

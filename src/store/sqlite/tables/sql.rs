@@ -1,14 +1,14 @@
 //! The declaration of a table, and the statements that follow from it.
 
-use super::{TABLES, TableDescription, TableKey};
+use super::{Column, ColumnKind, TABLES, TableDescription, TableKey, TableRule};
 
 /// Declares tables: of each the kind of its check, its key, its rules and its columns. `=> table` names the owner of a
-/// row; `= below(column)` and `= above(column)` say that a column holds the distance to another one.
+/// row, or what a value refers to; `= below(column)` and `= above(column)` say that a column holds the distance to another one.
 macro_rules! tables {
     ($(
         $(#[$doc:meta])*
         $name:ident $(<$r:lifetime>)?: $check:ident, $key:ident $(($keys:literal))? $(, $rule:ident)* {
-            $($column:ident: $type:ty $(=> $owner:ident)? $(= $distance:ident($of:ident))?),*
+            $($column:ident: $type:ty $(=> $owner:ident $(or $other:ident)?)? $(= $distance:ident($of:ident))?),*
         }
     )*) => {
         /// The tables of a file.
@@ -40,13 +40,24 @@ macro_rules! tables {
             impl<'r> TableRow<'r> for Row $(<$r>)? {
                 const TABLE: &'static TableDescription = &TABLE;
                 const COLUMNS: &'static [Column] =
-                    tables!(@columns $check $(Column::of::<$type>(stringify!($column), &[$(stringify!($owner))?])),*);
+                    tables!(@columns $check $(
+                        Column::of::<$type>(stringify!($column), &[$(stringify!($owner) $(, stringify!($other))?)?])
+                    ),*);
                 const SELECT: &'static str = text!("SELECT ", columns!($name, ""), " FROM ", TABLE.name, " ");
                 const BY_KEY: &'static str =
                     text!("SELECT ", columns!($name, ""), " FROM ", TABLE.name, " WHERE ", tables!(@key));
                 const INSERT: &'static str = tables!(@insert "INSERT INTO " $name);
                 const PUT: &'static str = tables!(@insert "INSERT OR REPLACE INTO " $name);
                 const DELETE: &'static str = text!("DELETE FROM ", TABLE.name, " WHERE ", tables!(@key));
+                const FROM: &'static str = text!(Row::SELECT, "WHERE ", NAMES[0], " >= ?1 ORDER BY ", NAMES[0]);
+                const UNDER: &'static str = text!(
+                    Row::SELECT, "WHERE ", NAMES[0], " = ?1 ORDER BY ",
+                    joined!(NAMES.split_at(TABLE.key_columns()).0, "", "", ", "), TABLE.last_order()
+                );
+                const DELETE_UNDER: &'static str = text!("DELETE FROM ", TABLE.name, " WHERE ", NAMES[0], " = ?1");
+                const COUNT: &'static str = text!("SELECT count(*) FROM ", TABLE.name);
+                const EXISTS: &'static str = text!("SELECT EXISTS (SELECT 1 FROM ", TABLE.name, ")");
+                const GREATEST: &'static str = text!("SELECT max(", NAMES[0], ") FROM ", TABLE.name);
 
                 fn read_columns(columns: &mut RowColumns<'r, '_>) -> $crate::store::sqlite::fault::Res<Self> {
                     $(
@@ -92,21 +103,37 @@ impl TableDescription {
                 format!("CREATE TABLE {} ({key} INTEGER PRIMARY KEY, {rest})", self.name)
             }
             TableKey::Columns(_) | TableKey::Descending(_) => {
-                let order = if matches!(self.key, TableKey::Descending(_)) { " DESC" } else { "" };
-                format!("CREATE TABLE {} ({}, PRIMARY KEY ({key}{order})) WITHOUT ROWID", self.name, columns.join(", "))
+                let (columns, order) = (columns.join(", "), self.last_order());
+                format!("CREATE TABLE {} ({columns}, PRIMARY KEY ({key}{order})) WITHOUT ROWID", self.name)
             }
         }
     }
 
-    /// Returns the statement that counts the rows whose owner does not exist; `None` for a table whose rows have no
-    /// owner.
+    /// Returns the statement that counts the rows whose owner does not exist, and those that nothing refers to; `None`
+    /// for a table whose rows have no owner and need no reference.
     pub(crate) fn orphans(&self) -> Option<String> {
-        let key = |owner: &str| TABLES.iter().find(|table| table.name == owner).map(|table| table.columns[0].name);
-        let owners = self.columns.iter().filter_map(|column| Some((column.name, column.owner?)));
-        let absent =
-            owners.filter_map(|(column, owner)| Some(format!("{column} NOT IN (SELECT {} FROM {owner})", key(owner)?)));
-        let absent: Vec<String> = absent.collect();
+        let keys = |owners: &[&str]| -> Vec<String> {
+            let owners = TABLES.iter().filter(|table| owners.contains(&table.name));
+            owners.map(|table| format!("SELECT {} FROM {}", table.columns[0].name, table.name)).collect()
+        };
+        let owned = self.columns.iter().filter(|column| column.kind == ColumnKind::Integer);
+        let owned = owned.map(|column| (column.name, keys(column.owners)));
+        let used = [(self.columns[0].name, if self.is(TableRule::Used) { self.references() } else { Vec::new() })];
+        let wanted = owned.chain(used).filter(|(_, wanted)| !wanted.is_empty());
+        let absent: Vec<String> =
+            wanted.map(|(column, wanted)| format!("{column} NOT IN ({})", wanted.join(" UNION "))).collect();
         let count = format!("SELECT count(*) FROM {} WHERE {}", self.name, absent.join(" OR "));
         if absent.is_empty() { None } else { Some(count) }
+    }
+
+    /// Returns the statements that read the columns which refer to the table.
+    fn references(&self) -> Vec<String> {
+        let columns = TABLES.iter().flat_map(|table| table.columns.iter().map(move |column| (table.name, column)));
+        let to_this = columns.filter(|(_, column)| column.owners.contains(&self.name));
+        let read = |(table, Column { name, kind, .. }): (&str, &Column)| match kind {
+            ColumnKind::Integer => format!("SELECT {name} FROM {table}"),
+            _ => format!("SELECT {name} FROM {table} WHERE typeof({name}) = 'integer'"),
+        };
+        to_this.map(read).collect()
     }
 }

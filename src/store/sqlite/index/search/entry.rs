@@ -15,12 +15,11 @@ use crate::store::sqlite::read::lineage;
 use crate::store::sqlite::read::payloads::Payloads;
 use crate::store::sqlite::rows::item::item_place;
 use crate::store::sqlite::rows::name::Kind;
-use crate::store::sqlite::rows::payload::{self, FORM, Room, inline_value};
+use crate::store::sqlite::rows::payload::{self, Room};
 use crate::store::sqlite::rows::version::{KeyContent, VersionRow, version_place};
 use crate::store::sqlite::tables::{KeyChecked, item};
 use crate::store::sqlite::view::ReadView;
 use rusqlite::Row;
-use rusqlite::types::ValueRef;
 use std::fmt;
 use std::sync::Arc;
 
@@ -107,15 +106,8 @@ impl EntryKey {
     ) -> Res<Option<T>> {
         let place = || self.to_string();
         let item::Row { slot, task, value, .. } = item::Row::verified(view.keys, row)?;
-        let payload = match value.0 {
-            ValueRef::Blob(column) => inline_value(view.keys, column, &place)?,
-            ValueRef::Integer(id) => {
-                let form = Option::<i64>::read(row, PAYLOAD + FORM)?;
-                let form = form.ok_or_else(|| corrupt(place(), "its payload does not exist"))?;
-                payload::decode(view.conn, row, PAYLOAD, id, form, room)?
-            }
-            _ => return Err(corrupt(place(), "its value does not match the format")),
-        };
+        let payload = payload::joined(view.conn, row, (value.0, PAYLOAD), room, &place)?;
+        let payload = payload.ok_or_else(|| corrupt(place(), "its value does not match the format"))?;
         let entry = SearchedEntry::of(payload, u64::try_from(slot).ok(), || self.begun(view, channel))?;
         entry.map(|entry| then(task, entry)).transpose()
     }

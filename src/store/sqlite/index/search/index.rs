@@ -17,6 +17,7 @@ use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::fault::{Fault, Res, corrupt, invalid};
 use crate::store::sqlite::index::projection::Projection;
 use crate::store::sqlite::query::{FromColumns, Statements};
+use crate::store::sqlite::tables::{TableRow, checkpoint};
 use crate::store::sqlite::view::ReadView;
 use rusqlite::{Connection, ErrorCode, params};
 
@@ -112,7 +113,7 @@ pub(crate) fn status(conn: &Connection) -> Res<Option<SearchIndex>> {
 
 /// Returns the number of checkpoints of the log from an entry on, if none of them was deleted.
 fn behind(conn: &Connection, next: i64) -> Res<u64> {
-    let last: Option<i64> = conn.one(crate::store::sqlite::sql::SEQ_MAX, [])?;
+    let last: Option<i64> = conn.one(checkpoint::Row::GREATEST, [])?;
     let (seq, _) = place_of(next);
     Ok(last.map_or(0, |last| u64::try_from(last - seq + 1).unwrap_or(0)))
 }

@@ -21,6 +21,7 @@ use crate::store::search::{Grams, NewestHits, Search, SearchHit, SearchPage};
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::read::lineage::{self, Span};
+use crate::store::sqlite::sql as log_sql;
 use crate::store::sqlite::view::ReadView;
 use rusqlite::{Row, params};
 use std::sync::Arc;
@@ -79,7 +80,7 @@ fn indexed(view: ReadView<'_>, search: &Search, grams: &Grams, last: i64, newest
         let (seq, place) = place_of(i64::read(row, 0)?);
         if seq != read.0 {
             // The index of a damaged file may give entries that the log does not have.
-            let at: Option<(i64, i64)> = view.conn.first(sql::CHECKPOINT_PLACE, [seq])?;
+            let at: Option<(i64, i64)> = view.conn.first(log_sql::PLACE_OF_SEQ, [seq])?;
             read =
                 (seq, at.map(|(branch, ordinal)| entries_at(view, branch, ordinal)).transpose()?.unwrap_or_default());
         }

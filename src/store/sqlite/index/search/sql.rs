@@ -41,7 +41,6 @@ pub(super) const CHECKPOINTS_FROM: &str = "SELECT c.seq, c.branch, c.ordinal, t.
 /// The checkpoints of a period of the log, the newest first.
 pub(super) const CHECKPOINTS_DOWN: &str =
     "SELECT seq, branch, ordinal FROM checkpoint WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq DESC";
-pub(super) const CHECKPOINT_PLACE: &str = "SELECT branch, ordinal FROM checkpoint WHERE seq = ?1";
 /// The puts of a checkpoint: the index has all columns.
 pub(super) const PUTS_AT: &str = "SELECT branch, channel, slot, ordinal FROM item INDEXED BY search_put \
      WHERE op = 1 AND branch = ?1 AND ordinal = ?2";

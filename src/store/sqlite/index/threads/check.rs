@@ -8,7 +8,7 @@ use crate::store::sqlite::check::Checker;
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::read::head;
-use crate::store::sqlite::tables::{TableRow, thread_facet};
+use crate::store::sqlite::tables::{TableRow, thread_facet, thread_state};
 use std::collections::HashMap;
 
 impl Checker<'_> {
@@ -16,7 +16,7 @@ impl Checker<'_> {
     pub(crate) fn threads(&mut self) -> Res<()> {
         let view = self.view;
         let mut stored: HashMap<i64, StateRow> = HashMap::new();
-        view.conn.each(sql::STATES, [], |row| {
+        view.conn.each(thread_state::Row::SELECT, [], |row| {
             let row = StateRow::decode(view.conn, view.keys, row);
             stored.extend(self.note(row)?.map(|row| (row.thread, row)));
             Ok(())

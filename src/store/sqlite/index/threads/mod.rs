@@ -35,6 +35,7 @@ use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::index::projection::Projection;
 use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::read::head;
+use crate::store::sqlite::sql as log_sql;
 use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::view::ReadView;
 use crate::store::status::{PARTIAL, StatusKind};
@@ -156,7 +157,7 @@ pub(crate) fn after_change(conn: &Connection, caches: &mut Caches, namespace: i6
         return Ok(());
     }
     debug_assert!(newest > 0, "a thread has a checkpoint");
-    let thread = conn.one(crate::store::sqlite::sql::NAMESPACE_THREAD, [namespace])?;
+    let thread = conn.one(log_sql::NAMESPACE_THREAD, [namespace])?;
     undamaged(renew(caches.view(conn), mark, thread, newest)).map(|_| ())
 }
 
@@ -172,7 +173,7 @@ pub(crate) fn after_writes(
     if newest > mark {
         return Ok(());
     }
-    let thread = conn.one(crate::store::sqlite::sql::NAMESPACE_THREAD, [namespace])?;
+    let thread = conn.one(log_sql::NAMESPACE_THREAD, [namespace])?;
     let row = undamaged(StateRow::read(conn, &caches.keys, thread))?.flatten();
     let has_partial = row.as_ref().is_some_and(|row| row.is_partial(&caches.keys));
     let of_number = |number: i64| usize::try_from(number).ok().and_then(|number| StatusKind::ALL.get(number));
@@ -288,24 +289,19 @@ fn derived(view: ReadView<'_>, thread: i64, newest: i64, usage: Option<ThreadCou
 /// Reads a thread whose newest checkpoint is known.
 fn info(view: ReadView<'_>, thread: i64, newest: i64) -> Res<ThreadInfo> {
     let wrong = |reason: &str| corrupt(format!("thread {thread}"), reason);
-    let id: Option<String> = view.conn.first(sql::PUBLIC_ID, [thread])?;
+    let id: Option<String> = view.conn.first(log_sql::PUBLIC_ID, [thread])?;
     let id = id.ok_or_else(|| wrong("the table of threads has it, but it does not exist"))?;
     let id = ThreadId::new(id).map_err(|_| wrong("its id does not match the format"))?;
     let head = view.head(&id, &Namespace::root())?.ok_or_else(|| wrong("it has no head"))?;
-    let missing = || wrong("its newest checkpoint is missing");
+    with_head(view, head, newest)
+}
+
+fn with_head(view: ReadView<'_>, head: CheckpointRecord, newest: i64) -> Res<ThreadInfo> {
+    let missing = || corrupt(format!("checkpoint {newest}"), "it is missing");
     let updated_at = match head.seq as i64 == newest {
         true => head.created_at,
         false => view.by_seq(newest)?.ok_or_else(missing)?.created_at,
     };
-    with_head(view, head, newest, updated_at)
-}
-
-fn with_head(
-    view: ReadView<'_>,
-    head: CheckpointRecord,
-    newest: i64,
-    updated_at: crate::base::Timestamp,
-) -> Res<ThreadInfo> {
     let fields = view.fields(&head.point.thread)?;
     // A head without tasks may have a partial message.
     let writes = view.writes(&head.point)?;
@@ -325,12 +321,7 @@ pub(crate) fn uncounted(view: ReadView<'_>, id: &ThreadId) -> Res<Option<ThreadI
     let Some(head) = view.head(id, &root)? else { return Ok(None) };
     let Some(namespace) = view.namespace(id, &root)? else { return Ok(None) };
     let Some((newest, _)) = head::newest(view.conn, namespace)? else { return Ok(None) };
-    let missing = || corrupt(format!("checkpoint {newest}"), "it is missing");
-    let updated_at = match head.seq as i64 == newest {
-        true => head.created_at,
-        false => view.by_seq(newest)?.ok_or_else(missing)?.created_at,
-    };
-    with_head(view, head, newest, updated_at).map(Some)
+    with_head(view, head, newest).map(Some)
 }
 
 /// Returns the page of a listing.

@@ -1,9 +1,5 @@
 //! The SQL of the table of threads.
 
-use crate::store::sqlite::tables::text::text;
-use crate::store::sqlite::tables::{TableRow, thread_state};
-
-pub(super) const STATES: &str = text!(thread_state::Row::SELECT, "ORDER BY thread");
 /// The facets of a thread whose row is damaged: a scan of the table.
 pub(super) const FACETS_DELETE: &str = "DELETE FROM thread_facet WHERE thread = ?1";
 pub(super) const CLEAR: &str = "DELETE FROM thread_facet; DELETE FROM thread_state;";
@@ -42,8 +38,6 @@ pub(super) const OLDER_PUTS: &str = "SELECT value FROM item WHERE branch = ?1 AN
      AND ordinal < ?4 AND op = 1";
 /// The number of checkpoints after one of the log.
 pub(super) const BEHIND: &str = "SELECT count(*) FROM checkpoint WHERE seq > ?1";
-/// The id of a thread.
-pub(super) const PUBLIC_ID: &str = "SELECT public_id FROM thread WHERE id = ?1";
 /// All threads with a root namespace.
 pub(super) const ROOTS: &str =
     "SELECT t.id, n.id FROM thread t CROSS JOIN namespace n ON n.thread = t.id AND n.path = '' ORDER BY t.id";

@@ -19,12 +19,14 @@ use crate::store::error::StoreError;
 use crate::store::query::ItemRange;
 use crate::store::record::{CheckpointRef, ItemRow};
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::keys::Keys;
+use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::read::blobs;
 use crate::store::sqlite::rows::item::{DELETE, PUT, REFERENCE, item_check, item_place, range_position};
 use crate::store::sqlite::rows::list_end::ListEnd;
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{DeletedRange, ValueColumn, unpack_ranges, unpack_reference};
-use crate::store::sqlite::rows::payload::{FORM, Room, decode, inline_value};
+use crate::store::sqlite::rows::payload::{Room, joined};
 use crate::store::sqlite::rows::version::{LIST, VersionRow};
 use crate::store::sqlite::sql;
 use crate::store::sqlite::tables::{KeyChecked, item};
@@ -37,7 +39,8 @@ use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// The first column of the payload in a row of `sql::ITEMS_JOINED`.
+/// The columns of the task, before value and check, and of the payload in a row of `sql::ITEMS_JOINED`.
+const TASK: usize = 2;
 pub(crate) const PAYLOAD: usize = 5;
 
 /// A visitor of items.
@@ -198,11 +201,8 @@ impl DeletedRanges {
     /// Adds the deleted ranges of a branch. Returns the newest reference of the list there that no later range delete
     /// of all positions covers.
     fn read(&mut self, list: &ChannelRows<'_>, span: ListSpan) -> Res<Option<ReferenceRow>> {
-        let mut statement = list.view.conn.prepare_cached(sql::DELETED_RANGES)?;
-        let mut rows =
-            statement.query(params![span.branch, list.channel, range_position(span.last), range_position(0)])?;
-        let mut found = Vec::new();
-        while let Some(row) = rows.next()? {
+        let slots = [span.branch, list.channel, range_position(span.last), range_position(0)];
+        let mut found = list.view.conn.read_all(sql::DELETED_RANGES, slots, |row| {
             let item::Row { ordinal, op, task, value, .. } = list.verified(row)?;
             let bytes = value.0.as_blob().ok();
             let whole = if op == REFERENCE {
@@ -217,8 +217,8 @@ impl DeletedRanges {
                     "its deleted ranges or its reference cannot be decoded",
                 )
             })?;
-            found.push((ordinal, whole));
-        }
+            Ok((ordinal, whole))
+        })?;
         found.sort_by_key(|(ordinal, _)| *ordinal);
         let mut reference = None;
         for (ordinal, whole) in found {
@@ -435,12 +435,12 @@ impl<'a> ChannelRows<'a> {
     fn stream(&self, span: ListSpan, first: i64, last: i64, visit: Visit<'_>) -> Res<()> {
         let (conn, deleted) = (self.view.conn, &self.whole()?.deleted);
         let last = span.last_position(last);
-        let mut joined = conn.prepare_cached(sql::ITEMS_JOINED)?;
-        let mut rows = joined.query(params![span.branch, self.channel, first, last])?;
+        let mut statement = conn.prepare_cached(sql::ITEMS_JOINED)?;
+        let mut rows = statement.query(params![span.branch, self.channel, first, last])?;
         let mut room = Room::of(self.view.keys, blobs::read);
         let (mut done, mut expected) = (None, ExpectedRows::of(span, first, last));
         while let Some(row) = rows.next()? {
-            let (position, ordinal): (i64, i64) = (row.get(0)?, row.get(1)?);
+            let (position, ordinal): (i64, i64) = FromColumns::read(row, 0)?;
             let place = || item_place(span.branch, self.channel, position, ordinal);
             if done.is_some_and(|done| done > position) {
                 return Err(corrupt(place(), "the index gives it out of order"));
@@ -448,30 +448,14 @@ impl<'a> ChannelRows<'a> {
             if done == Some(position) {
                 continue;
             }
-            let (task, value) = (row.get(2)?, row.get_ref(3)?);
-            // `op` follows from the value, and `check` verifies that it agrees: reading a column costs as much as a
-            // seek.
-            let op = if value == ValueRef::Null { DELETE } else { PUT };
-            let check = item_check(self.view.keys, span.branch, self.channel, position, ordinal, op, task, value);
-            if row.get_ref(4)? != ValueRef::Integer(check) {
-                return Err(corrupt(place(), "the check of the row does not match"));
-            }
+            let (task, value) = joined_value(self.view.keys, (span.branch, self.channel), (position, ordinal), row)?;
             // A change after the checkpoint.
             if ordinal > span.last {
                 continue;
             }
             done = Some(position);
             expected.found(position, ordinal);
-            let payload = match value {
-                ValueRef::Null => continue,
-                ValueRef::Blob(column) => inline_value(self.view.keys, column, &place)?,
-                ValueRef::Integer(id) => {
-                    let form = row.get::<_, Option<i64>>(PAYLOAD + FORM)?;
-                    let form = form.ok_or_else(|| corrupt(place(), "its payload does not exist"))?;
-                    decode(conn, row, PAYLOAD, id, form, &mut room)?
-                }
-                _ => return Err(corrupt(place(), "its value does not match the format")),
-            };
+            let Some(payload) = joined(conn, row, (value, PAYLOAD), &mut room, &place)? else { continue };
             if !deleted.is_deleted(position, ordinal) {
                 visit(item_row(position, ordinal, task, payload))?;
             }
@@ -677,6 +661,23 @@ impl Tail {
             above = position - 1;
         }
         None
+    }
+}
+
+/// Returns the task and the value of a row of `sql::ITEMS_JOINED` at a position and an ordinal of a list, verified.
+pub(crate) fn joined_value<'r>(
+    keys: &Keys,
+    (branch, list): (i64, i64),
+    (position, ordinal): (i64, i64),
+    row: &'r Row<'_>,
+) -> Res<(Option<u32>, ValueRef<'r>)> {
+    let (task, value) = (row.get(TASK)?, row.get_ref(TASK + 1)?);
+    // `op` follows from the value, and the check verifies that it agrees: reading a column costs as much as a seek.
+    let op = if value == ValueRef::Null { DELETE } else { PUT };
+    let check = item_check(keys, branch, list, position, ordinal, op, task, value);
+    match row.get_ref(TASK + 2)? == ValueRef::Integer(check) {
+        true => Ok((task, value)),
+        false => Err(corrupt(item_place(branch, list, position, ordinal), "the check of the row does not match")),
     }
 }
 

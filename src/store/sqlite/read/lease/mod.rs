@@ -2,7 +2,6 @@
 
 mod sql;
 
-pub(crate) use self::sql::CHECK_LEASES;
 use crate::base::{ThreadId, Timestamp};
 use crate::store::lease::{LeaseOwner, LeaseRecord};
 use crate::store::sqlite::fault::{Res, corrupt};
@@ -22,7 +21,7 @@ pub(crate) fn of_namespace(view: ReadView<'_>, namespace: i64) -> Res<Option<Lea
     view.conn.read_first(sql::LEASE_OF_NAMESPACE, [namespace], |row| decode(view.keys, row))
 }
 
-/// Verifies a row of [`CHECK_LEASES`].
+/// Verifies a row.
 pub(crate) fn check(view: ReadView<'_>, row: &Row<'_>) -> Res<()> {
     decode(view.keys, row).map(|_| ())
 }

@@ -1,7 +1,6 @@
 //! The statements that read leases.
 
 use crate::store::sqlite::tables::text::{columns, text};
-use crate::store::sqlite::tables::{TableRow, lease};
 
 pub(super) const LEASE_OF: &str =
     text!("SELECT ", columns!(lease, "l."), " FROM lease l JOIN thread t ON t.id = l.thread WHERE t.public_id = ?1");
@@ -10,4 +9,3 @@ pub(super) const LEASE_OF_NAMESPACE: &str = text!(
     columns!(lease, "l."),
     " FROM namespace n CROSS JOIN lease l ON l.thread = n.thread WHERE n.id = ?1"
 );
-pub(crate) const CHECK_LEASES: &str = text!(lease::Row::SELECT, "ORDER BY thread");

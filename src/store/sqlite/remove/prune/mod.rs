@@ -158,7 +158,7 @@ pub(crate) fn unprunable(view: ReadView<'_>, thread: &ThreadId, without: &[Names
         targets.extend(view.named_branches(namespace)?);
     }
     for seq in targets {
-        found.extend(conn.first::<(i64, i64)>(sql::PLACE_OF, [seq])?);
+        found.extend(conn.first::<(i64, i64)>(log_sql::PLACE_OF_SEQ, [seq])?);
     }
     Ok(found)
 }

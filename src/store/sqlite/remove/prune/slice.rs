@@ -18,7 +18,7 @@ use crate::store::sqlite::rows::source::pruned_column;
 use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, KeyContent, NO_CHANGES, VersionRow};
 use crate::store::sqlite::rows::{sealed, version};
 use crate::store::sqlite::sql as log_sql;
-use crate::store::sqlite::tables::{TableRow, checkpoint, item};
+use crate::store::sqlite::tables::{TableRow, checkpoint, item, write};
 use crate::store::sqlite::view::ReadView;
 use rusqlite::Row;
 use rusqlite::types::{Value, ValueRef};
@@ -100,7 +100,7 @@ impl<'a> PruneSlice<'a> {
         let mut pruned = Pruned { checkpoints: (self.last - self.first + 1) as u64, ..Pruned::default() };
         for (ordinal, seq) in seqs.range(self.run..=self.last) {
             if !self.has_kept_child(*ordinal) {
-                conn.run(sql::WRITES_DELETE, [seq])?;
+                conn.run(write::Row::DELETE_UNDER, [seq])?;
             }
         }
         for id in self.erasable(&gone)? {

@@ -12,7 +12,6 @@ pub(super) const FORKED_PLACES: &str = "SELECT b.parent, b.upto FROM branch b CR
 pub(super) const LAST_ORDINAL: &str = "SELECT max(ordinal) FROM version WHERE branch = ?1";
 /// The references of a list on a branch.
 pub(super) const REFERENCES: &str = "SELECT value FROM item WHERE branch = ?1 AND channel = ?2 AND slot < 0 AND op = 3";
-pub(super) const PLACE_OF: &str = "SELECT branch, ordinal FROM checkpoint WHERE seq = ?1";
 /// The greatest ids: they change when a checkpoint may have become one that cannot be pruned.
 pub(super) const MARK: &str = "SELECT coalesce((SELECT max(seq) FROM checkpoint), 0), \
      coalesce((SELECT max(id) FROM branch), 0), coalesce((SELECT max(id) FROM operation), 0)";
@@ -40,7 +39,6 @@ pub(super) const NEXT_SLOT: &str = "SELECT slot FROM item WHERE branch = ?1 AND 
 pub(super) const IS_HELD: &str = "SELECT EXISTS (SELECT 1 FROM version WHERE branch = ?1 AND ordinal = ?2 AND value = ?3) \
      OR EXISTS (SELECT 1 FROM item WHERE branch = ?1 AND ordinal = ?2 AND value = ?3)";
 pub(super) const VERSIONS_DELETE: &str = "DELETE FROM version WHERE branch = ?1 AND ordinal = ?2";
-pub(super) const WRITES_DELETE: &str = "DELETE FROM write WHERE checkpoint = ?1";
 
 /// The bytes of a payload, with those of its blobs.
 pub(super) const PAYLOAD_BYTES: &str = "SELECT CASE typeof(p.data) WHEN 'integer' THEN \

@@ -11,6 +11,8 @@ use super::cells::{PageKind, TreePage};
 use super::pages::{FilePages, PageBytes, tree_page};
 use super::sql;
 use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::query::Statements;
+use crate::store::sqlite::sql as engine_sql;
 use crate::store::sqlite::tables::row_check::RowCheck;
 use crate::store::sqlite::tables::{Column, ColumnKind, TABLES, TableDescription, TableKey, TableRule};
 use rusqlite::types::{Value, ValueRef};
@@ -103,7 +105,7 @@ impl FileTrees {
     /// Collects the rows of the damaged tables in an empty database.
     pub(super) fn collect(&self, pages: &FilePages, conn: &Connection) -> Res<()> {
         conn.execute_batch(sql::SCRATCH_FILE)?;
-        conn.execute_batch(sql::BEGIN)?;
+        conn.execute_batch(engine_sql::BEGIN_READ)?;
         for shape in recovered() {
             let Some(places) = self.damaged.get(shape.name) else { continue };
             conn.execute_batch(&shape.create())?;
@@ -126,7 +128,7 @@ impl FileTrees {
                 rows.into_iter().try_for_each(|row| shape.insert(conn, row))?;
             }
         }
-        conn.execute_batch(sql::COMMIT)?;
+        conn.execute_batch(engine_sql::COMMIT)?;
         Ok(())
     }
 }
@@ -280,10 +282,8 @@ impl TableDescription {
             return Ok(());
         }
         let places = vec!["?"; row.len()].join(", ");
-        let mut insert =
-            conn.prepare_cached(&sql::COLLECT.replace("{table}", self.name).replace("{places}", &places))?;
-        insert.execute(params_from_iter(row))?;
-        Ok(())
+        let insert = sql::COLLECT.replace("{table}", self.name).replace("{places}", &places);
+        conn.run(&insert, params_from_iter(row)).map(|_| ())
     }
 }
 

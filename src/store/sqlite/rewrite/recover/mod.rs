@@ -188,7 +188,7 @@ fn threads(old: &Connection, new: &Connection, report: &mut Recovery) -> Res<()>
     };
     let (mut gone, mut ranges) = (Vec::new(), Vec::new());
     let mut visit = |(id, thread): (i64, String)| {
-        if !new.one::<bool>(sql::HAS_THREAD, [&thread])? {
+        if !new.one::<bool>(engine_sql::HAS_THREAD, [&thread])? {
             gone.push((id, thread));
         }
         Ok(())

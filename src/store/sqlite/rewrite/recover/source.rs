@@ -18,8 +18,9 @@ use crate::store::sqlite::file::paths::{beside, cannot_open, opening};
 use crate::store::sqlite::file::system::{self, Stamp};
 use crate::store::sqlite::file::wal_link::{self, LogLink};
 use crate::store::sqlite::file::{format, open, registry, schema};
+use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::sql as engine_sql;
-use crate::store::sqlite::tables::TableDescription;
+use crate::store::sqlite::tables::{TableDescription, TableRow, checkpoint};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::collections::HashMap;
@@ -103,7 +104,7 @@ fn readable(path: &Path, scratch: &Path, collects_all: bool, old: &OldSchema) ->
     let mut roots = if old.is_whole { HashMap::new() } else { roots_of_new_file().unwrap_or_default() };
     roots.extend(old.roots.iter().map(|(name, root)| (name.clone(), *root)));
     let (trees, pages) = walk(path, &roots, collects_all)?;
-    let is_pruned = |conn: &Connection| conn.query_row(sql::HAS_PRUNED, [], |row| row.get::<_, bool>(0));
+    let is_pruned = |conn: &Connection| conn.one::<bool>(sql::HAS_PRUNED, []);
     if trees.is_whole() {
         let has_pruned = old.is_whole && old.has_pruned;
         let whole = if has_pruned { Some(second_copy(path, &scratch.join("whole.db"))?) } else { None };
@@ -162,14 +163,14 @@ fn made_whole(path: &Path, scratch: &Path, trees: &FileTrees) -> Res<Connection>
         }
         whole.execute(&sql::ATTACH.replace("store", name), [file.to_string_lossy()])?;
     }
-    whole.execute_batch(sql::BEGIN)?;
+    whole.execute_batch(engine_sql::BEGIN_READ)?;
     for TableDescription { name: table, columns, .. } in recovered() {
         let from = if trees.is_damaged(table) { "collected" } else { "store" };
         let columns = columns.iter().map(|column| column.name).collect::<Vec<_>>().join(", ");
         let copy = sql::COPY.replace("{table}", table).replace("{columns}", &columns).replace("{from}", from);
         whole.execute(&copy, [])?;
     }
-    whole.execute_batch(sql::COMMIT)?;
+    whole.execute_batch(engine_sql::COMMIT)?;
     whole.execute_batch(sql::READ_STRICTLY)?;
     Ok(whole)
 }
@@ -275,14 +276,14 @@ fn fold(path: &Path, foreign: Option<String>) -> Res<OldSchema> {
         let conn = Connection::open(path)?;
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false)?;
         conn.execute_batch(sql::WRITABLE_SCHEMA)?;
-        conn.query_row(sql::FOLD_LOG, [], |_| Ok(()))?;
+        conn.query_row(engine_sql::WAL_TRUNCATE, [], |_| Ok(()))?;
         Ok(conn)
     })();
     match folded {
         Ok(conn) => {
             old.is_whole = schema::verify(&conn).is_ok();
             // A damaged page may hide a pruned checkpoint.
-            old.has_pruned = conn.query_row(sql::HAS_PRUNED, [], |row| row.get::<_, bool>(0)).unwrap_or(true);
+            old.has_pruned = conn.one(sql::HAS_PRUNED, []).unwrap_or(true);
             // The rows before a damaged one are read.
             _ = read_roots(&conn, &mut old);
         }
@@ -303,10 +304,8 @@ fn is_of_disk(fault: &Fault) -> bool {
 
 /// Returns the reason to leave a log out: with it, the file is older than alone, or damaged.
 fn is_of_other_state(path: &Path) -> Option<String> {
-    let is_sound = |conn: &Connection| {
-        conn.query_row(sql::QUICK_CHECK, [], |row| row.get::<_, String>(0)).is_ok_and(|found| found == "ok")
-    };
-    let last = |conn: &Connection| conn.query_row(sql::LAST_SEQ, [], |row| row.get::<_, Option<i64>>(0)).ok();
+    let is_sound = |conn: &Connection| conn.one::<String>(sql::QUICK_CHECK, []).is_ok_and(|found| found == "ok");
+    let last = |conn: &Connection| conn.one::<Option<i64>>(checkpoint::Row::GREATEST, []).ok();
     let alone = open::connect_unlocked(path).ok().filter(is_sound)?;
     let last_alone = last(&alone)?.unwrap_or(0);
     let both = Connection::open(path).ok()?;
@@ -336,17 +335,15 @@ fn second_copy(path: &Path, to: &Path) -> Res<Connection> {
 }
 
 fn read_roots(conn: &Connection, old: &mut OldSchema) -> Res<()> {
-    let mut statement = conn.prepare(sql::ROOTS)?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        if let (Ok(name), Ok(root @ 2..)) = (row.get::<_, String>(0), row.get::<_, i64>(1)) {
-            if row.get::<_, String>(2).is_ok_and(|kind| kind == "table") {
+    conn.each(sql::ROOTS, [], |row| {
+        if let Ok((name, root @ 2.., kind)) = <(String, i64, Option<String>)>::read(row, 0) {
+            if kind.is_some_and(|kind| kind == "table") {
                 old.tables.push(name.clone());
             }
             old.roots.insert(name, root);
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Returns the first page of each table of a new file, and of its unique indexes.

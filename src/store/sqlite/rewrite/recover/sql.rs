@@ -7,21 +7,17 @@ use crate::store::sqlite::tables::text::text;
 pub(super) const NO_TABLE_OR_INDEX: [&str; 2] = ["TRIGGER", "CREATE VIEW"];
 /// Adds a row to those of a damaged table, unless one with its key was found before.
 pub(super) const COLLECT: &str = "INSERT OR IGNORE INTO {table} VALUES ({places})";
-pub(super) const BEGIN: &str = "BEGIN";
-pub(super) const COMMIT: &str = "COMMIT";
 /// Makes the tables of the damaged file visible, behind those that were collected.
 pub(super) const ATTACH: &str = "ATTACH DATABASE ?1 AS store";
 /// Copies the rows of a table to a file that has all of its columns.
 pub(super) const COPY: &str = "INSERT OR IGNORE INTO main.{table} ({columns}) SELECT {columns} FROM {from}.{table}";
 /// True if a tree that SQLite reads is as it must be.
 pub(super) const QUICK_CHECK: &str = "PRAGMA quick_check(1)";
-pub(super) const LAST_SEQ: &str = "SELECT max(seq) FROM checkpoint";
 
 /// Lets a schema be read that does not parse, and be written.
 pub(super) const WRITABLE_SCHEMA: &str = "PRAGMA writable_schema = ON";
 /// Returns 1 if a checkpoint was pruned.
 pub(super) const HAS_PRUNED: &str = "SELECT EXISTS (SELECT 1 FROM checkpoint WHERE source < 0)";
-pub(super) const FOLD_LOG: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 pub(super) const ROOTS: &str = "SELECT name, rootpage, type FROM sqlite_schema WHERE rootpage > 1";
 pub(super) const SCHEMA_ROW: &str =
     "INSERT INTO sqlite_schema (type, name, tbl_name, rootpage, sql) VALUES ('table', ?1, ?1, ?2, ?3)";
@@ -33,8 +29,6 @@ pub(super) const READ_STRICTLY: &str = "PRAGMA query_only = ON; PRAGMA cell_size
 pub(super) const THREADS_FROM: &str = "SELECT id, public_id FROM thread WHERE id >= ?1 ORDER BY id LIMIT ?2";
 pub(super) const ENTRIES_FROM: &str =
     text!(kv!(), "FROM kv k LEFT JOIN kv_namespace n ON n.id = k.namespace WHERE k.id >= ?1 ORDER BY k.id LIMIT ?2");
-/// Returns 1 if a thread is in the new store.
-pub(super) const HAS_THREAD: &str = "SELECT EXISTS (SELECT 1 FROM thread WHERE public_id = ?1)";
 /// The checkpoints whose versions are there and whose rows are not. The version with the greatest key of a checkpoint
 /// holds its `seq`.
 pub(super) const MISSING_SEQS: &str = "SELECT DISTINCT (v.kind >> 4) + v.ordinal + 1 AS seq FROM version v \

@@ -43,7 +43,7 @@ use crate::store::sqlite::rows::pack::{Unpack, unpack_ranges, unpack_reference, 
 use crate::store::sqlite::rows::version::{EMPTY, LIST, SEEN, VALUE, of_kind_column, version_of_column};
 use crate::store::sqlite::side::timer::missing;
 use crate::store::sqlite::sql as engine_sql;
-use crate::store::sqlite::tables::{StoredColumn, TableRow, checkpoint, item, timer, version, write};
+use crate::store::sqlite::tables::{StoredColumn, TableRow, checkpoint, item, thread, timer, version, write};
 use kept::KeptRows;
 use operations::OldOperation;
 use rows::{Columns, OldRows, decoded};
@@ -128,7 +128,7 @@ impl<'c> LogReplay<'c> {
         self.operations_before(i64::MAX)?;
         let namespaces: Vec<i64> = self.heads.keys().copied().collect();
         namespaces.into_iter().try_for_each(|namespace| self.timers(namespace))?;
-        self.report.threads = self.conn.one::<i64>(engine_sql::CHECK_THREADS, [])?.unsigned_abs();
+        self.report.threads = self.conn.one::<i64>(thread::Row::COUNT, [])?.unsigned_abs();
         Ok(())
     }
 

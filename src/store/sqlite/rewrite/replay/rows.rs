@@ -108,7 +108,7 @@ impl<'c> OldRows<'c> {
         let place = || format!("namespace {id}");
         let found: Option<(i64, String)> = self.conn.first(sql::NAMESPACE, [id])?;
         let (thread, path) = found.ok_or_else(|| corrupt(place(), "it does not exist"))?;
-        let public: Option<String> = self.conn.first(sql::THREAD, [thread])?;
+        let public: Option<String> = self.conn.first(engine_sql::PUBLIC_ID, [thread])?;
         let Some(public) = public else { return Ok(None) };
         let thread = ThreadId::new(public).map_err(|error| corrupt(place(), error.to_string()))?;
         Ok(Some((thread, Namespace::new(path).map_err(|error| corrupt(place(), error.to_string()))?)))
@@ -213,12 +213,12 @@ impl<'c> OldRows<'c> {
 
     /// Returns the writes of the tasks of a checkpoint.
     pub(super) fn writes(&self, seq: i64) -> Res<Vec<Columns>> {
-        self.conn.read_all(engine_sql::WRITES, [seq], |row| write::Row::owned(row))
+        self.conn.read_all(write::Row::UNDER, [seq], |row| write::Row::owned(row))
     }
 
     /// Returns the timers of a namespace; of a row that cannot be decoded, the reason.
     pub(super) fn timers(&self, namespace: i64) -> Res<Vec<Result<timer::Row, String>>> {
-        self.conn.read_all(sql::TIMERS, [namespace], |row| match timer::Row::read(row, 0) {
+        self.conn.read_all(timer::Row::UNDER, [namespace], |row| match timer::Row::read(row, 0) {
             Ok(timer) => Ok(Ok(timer)),
             Err(fault) => reason(fault).map(Err),
         })

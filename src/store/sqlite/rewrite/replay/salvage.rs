@@ -22,6 +22,7 @@ use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::unpack_ranges;
 use crate::store::sqlite::rows::source::is_pruned_column;
 use crate::store::sqlite::rows::version::{EMPTY, VALUE, VersionRow, versions_check};
+use crate::store::sqlite::sql as engine_sql;
 use crate::store::sqlite::tables::{KeyChecked, TableRow, item, version};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params};
@@ -152,7 +153,7 @@ impl LogReplay<'_> {
         for name in names {
             // A name that is too long is cut off by none: its rows stay lost.
             let Ok(id) = ThreadId::new(&name) else { return Ok(None) };
-            let has = |conn: &Connection| -> Res<bool> { conn.one(sql::HAS_PUBLIC_ID, [&name]) };
+            let has = |conn: &Connection| -> Res<bool> { conn.one(engine_sql::HAS_THREAD, [&name]) };
             if !has(self.conn)? && !has(self.rows.conn).unwrap_or(false) {
                 salvage.threads.insert(of, id.clone());
                 return Ok(Some(id));

@@ -1,7 +1,7 @@
 //! The statements by which rows are read to be written anew.
 
 use crate::store::sqlite::tables::text::text;
-use crate::store::sqlite::tables::{TableRow, checkpoint, item, operation, operation_change, timer, version};
+use crate::store::sqlite::tables::{TableRow, checkpoint, item, operation, operation_change, version};
 
 /// The rows of lists in the order of the checkpoints, in a temporary file.
 pub(super) const ITEMS_TABLE: &str = "PRAGMA temp_store = FILE; PRAGMA journal_mode = OFF; CREATE TABLE item \
@@ -17,10 +17,8 @@ pub(super) const CHECKPOINTS_FROM: &str = text!(checkpoint::Row::SELECT, "WHERE 
 pub(super) const CHECKPOINT: &str = "SELECT namespace, id, tasks FROM checkpoint WHERE seq = ?1";
 pub(super) const NAME: &str = "SELECT kind, text FROM name WHERE id = ?1";
 pub(super) const LISTS_FROM: &str = "SELECT id, text FROM name WHERE id >= ?1 AND kind = ?3 ORDER BY id LIMIT ?2";
-pub(super) const THREAD: &str = "SELECT public_id FROM thread WHERE id = ?1";
 pub(super) const NAMESPACE: &str = "SELECT thread, path FROM namespace WHERE id = ?1";
 pub(super) const VERSIONS: &str = text!(version::Row::SELECT, "WHERE branch = ?1 AND ordinal = ?2 ORDER BY key");
-pub(super) const TIMERS: &str = text!(timer::Row::SELECT, "WHERE namespace = ?1");
 /// True if the new file has a timer of a task with a check.
 pub(super) const TIMER_VERIFIES: &str = "SELECT EXISTS (SELECT 1 FROM timer WHERE task = ?1 AND xxh3 = ?2)";
 pub(super) const OPERATIONS: &str = text!(operation::Row::SELECT, "ORDER BY seq, id");
@@ -56,8 +54,6 @@ pub(super) const IS_OF_DELETED: &str =
     "SELECT EXISTS (SELECT 1 FROM tombstone t JOIN namespace n ON n.thread = t.thread WHERE n.id = ?1)";
 /// True if rows of deleted threads are still stored.
 pub(super) const HAS_DELETED: &str = "SELECT EXISTS (SELECT 1 FROM tombstone WHERE thread > 0 AND state = 0)";
-/// True if a thread has an id, in the old file or the new one.
-pub(super) const HAS_PUBLIC_ID: &str = "SELECT EXISTS (SELECT 1 FROM thread WHERE public_id = ?1)";
 /// The payloads to which no list and no channel refers.
 pub(super) const UNREFERENCED: &str = "SELECT id FROM payload WHERE id NOT IN \
      (SELECT value FROM item WHERE typeof(value) = 'integer' \

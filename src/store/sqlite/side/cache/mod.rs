@@ -2,7 +2,6 @@
 
 mod sql;
 
-pub(crate) use self::sql::CHECK_CACHE;
 use crate::base::limits::KV_EXPIRED_MAX;
 use crate::base::{Codec, Encoded, Timestamp};
 use crate::store::side_tables::{CacheChange, CacheKey};
@@ -96,7 +95,7 @@ fn decode(view: ReadView<'_>, row: &Row<'_>) -> Res<Encoded> {
     Ok(Encoded { codec: Codec::from_tag(tag), bytes: data })
 }
 
-/// Verifies a row of `sql::CHECK_CACHE`.
+/// Verifies a row.
 pub(crate) fn check(view: ReadView<'_>, row: &Row<'_>) -> Res<()> {
     decode(view, row).map(|_| ())
 }

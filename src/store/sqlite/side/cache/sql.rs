@@ -13,4 +13,3 @@ pub(super) const CACHE_EXPIRED: &str = "DELETE FROM cache WHERE id IN (SELECT id
      WHERE expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2)";
 pub(super) const CACHED: &str =
     text!(cache::Row::SELECT, "WHERE namespace = ?2 AND key = ?3 AND (expires_at IS NULL OR expires_at > ?1)");
-pub(crate) const CHECK_CACHE: &str = text!(cache::Row::SELECT, "ORDER BY id");

@@ -16,7 +16,7 @@ use crate::store::sqlite::read::names::Names;
 use crate::store::sqlite::rows::checksums::kv_check;
 use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::sql as engine_sql;
-use crate::store::sqlite::tables::{TableRow, kv};
+use crate::store::sqlite::tables::{TableRow, kv, kv_vector};
 use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::view::ReadView;
 use rusqlite::{Connection, Row, params};
@@ -217,7 +217,7 @@ pub(crate) fn indexed(
     now: Timestamp,
     visit: &mut dyn FnMut(&KvRecord, &[KvVector]) -> Result<bool, StoreError>,
 ) -> Res<()> {
-    if !view.conn.one::<bool>(kv_sql::HAS_VECTORS, [])? {
+    if !view.conn.one::<bool>(kv_vector::Row::EXISTS, [])? {
         return Ok(());
     }
     for StoredNamespace { id, namespace, .. } in numbered(view, under)? {

@@ -47,14 +47,14 @@ impl<'a> EntryOwner<'a> {
 
 /// Removes the vectors and the lifetime of an entry.
 pub(super) fn remove(conn: &Connection, entry: i64) -> Res<()> {
-    conn.run(sql::VECTORS_DELETE, [entry])?;
+    conn.run(kv_vector::Row::DELETE_UNDER, [entry])?;
     conn.run(kv_lifetime::Row::DELETE, [entry])?;
     Ok(())
 }
 
 /// Stores the vectors of an entry in place of those it has.
 pub(super) fn store(conn: &Connection, keys: &Keys, owner: EntryOwner<'_>, vectors: &[KvVector]) -> Res<()> {
-    conn.run(sql::VECTORS_DELETE, [owner.id])?;
+    conn.run(kv_vector::Row::DELETE_UNDER, [owner.id])?;
     for (position, vector) in (0..).zip(vectors) {
         let bytes: Vec<u8> = vector.values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let (field, dims) = (&*vector.field, vector.values.len() as i64);
@@ -68,7 +68,7 @@ pub(super) fn store(conn: &Connection, keys: &Keys, owner: EntryOwner<'_>, vecto
 
 /// Reads and verifies the vectors of an entry.
 pub(super) fn read(view: ReadView<'_>, owner: EntryOwner<'_>) -> Res<Vec<KvVector>> {
-    let found = view.conn.read_all(sql::VECTORS, [owner.id], |row| {
+    let found = view.conn.read_all(kv_vector::Row::UNDER, [owner.id], |row| {
         let kv_vector::Row { position, field, dims, data, xxh3, .. } = kv_vector::Row::read(row, 0)?;
         Ok((position, field.to_owned(), dims, data.to_vec(), xxh3))
     })?;

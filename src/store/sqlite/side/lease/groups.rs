@@ -11,7 +11,7 @@ use crate::store::lease::{LeaseGroup, NewLease};
 use crate::store::sqlite::fault::{Fault, Res};
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::query::Statements;
-use crate::store::sqlite::tables::{Bare, lease_group};
+use crate::store::sqlite::tables::{Bare, TableRow, lease_group};
 use rusqlite::Connection;
 
 /// Compares a claim with the limits of its groups. `thread` is `None` for a thread that the batch makes.
@@ -55,7 +55,7 @@ pub(super) fn enter(conn: &Connection, keys: &Keys, lease: &NewLease, thread: i6
 
 /// Deletes the rows of a thread that is being deleted.
 pub(super) fn hide(conn: &Connection, thread: i64) -> Res<()> {
-    conn.run(sql::GROUPS_DELETE, [thread])?;
+    conn.run(lease_group::Row::DELETE_UNDER, [thread])?;
     Ok(())
 }
 

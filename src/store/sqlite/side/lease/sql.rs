@@ -14,4 +14,3 @@ pub(super) const GROUPS_LEAVE: &str = "DELETE FROM lease_group WHERE thread = ?1
 /// Marks the others: a negative number counts for the rate alone.
 pub(super) const GROUPS_LEAVE_RATED: &str =
     "UPDATE lease_group SET rated_until = -rated_until WHERE thread = ?1 AND rated_until > 0";
-pub(super) const GROUPS_DELETE: &str = "DELETE FROM lease_group WHERE thread = ?1";

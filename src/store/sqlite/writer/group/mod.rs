@@ -603,9 +603,8 @@ pub(crate) fn empty_found_wal(conn: &Connection) -> Res<bool> {
 pub(crate) fn copy_wal(conn: &Connection, sql: &str) -> Res<WalCopy> {
     // Numbers that are not known are -1.
     let count = |number: i64| u64::try_from(number).unwrap_or(0);
-    Ok(conn.query_row(sql, [], |row| {
-        Ok(WalCopy { busy: row.get::<_, i64>(0)? != 0, frames: count(row.get(1)?), copied: count(row.get(2)?) })
-    })?)
+    let (busy, frames, copied): (i64, i64, i64) = conn.one(sql, [])?;
+    Ok(WalCopy { busy: busy != 0, frames: count(frames), copied: count(copied) })
 }
 
 /// Returns whether a commit failed before its last frame was written: then no connection will ever see it. Anything
