@@ -11,6 +11,7 @@ pub(crate) mod lock_queue;
 pub(crate) mod open;
 pub(crate) mod paths;
 pub(crate) mod place;
+pub(crate) mod record;
 pub(crate) mod registry;
 pub(crate) mod repair;
 pub(crate) mod restore;

@@ -5,8 +5,10 @@
 //!
 //! Invariant: no byte of a page is believed; what does not fit is passed over.
 
+use super::record::{columns, value, varint};
 use crate::base::CheckpointId;
 use crate::store::sqlite::tables::checkpoint;
+use rusqlite::types::Value;
 
 /// A leaf of a table.
 pub(crate) const LEAF: u8 = 13;
@@ -41,81 +43,20 @@ pub(crate) fn find(page: &[u8]) -> Vec<FoundCheckpoint> {
 fn found(cell: &[u8]) -> Option<FoundCheckpoint> {
     let (_, rest) = varint(cell)?;
     let (seq, record) = varint(rest)?;
-    let (header_bytes, types) = varint(record)?;
-    let header_bytes = usize::try_from(header_bytes).ok()?;
-    let mut types = types.get(..header_bytes.checked_sub(record.len() - types.len())?)?;
-    let mut body = record.get(header_bytes..)?;
-    let (mut column, mut namespace, mut id) = (0, None, None);
-    while !types.is_empty() {
-        if column == COLUMNS {
-            return None;
-        }
-        let (kind, rest) = varint(types)?;
-        types = rest;
-        match column {
-            0 if kind != 0 => return None,
-            NAMESPACE => namespace = Some(integer(body.get(..size(kind)?)?, kind)?),
-            ID => id = Some(<[u8; 16]>::try_from(body.get(..16)?).ok().filter(|_| kind == BLOB_16)?),
-            CHECKSUM if kind != BLOB_16 => return None,
-            _ => {}
-        }
-        // The columns after the id may be in other pages.
-        body = body.get(size(kind)?..).unwrap_or_default();
-        column += 1;
+    let (columns, _) = columns(record)?;
+    let kind = |column: usize| columns[column].0;
+    if columns.len() != COLUMNS || kind(0) != 0 || kind(ID) != BLOB_16 || kind(CHECKSUM) != BLOB_16 {
+        return None;
     }
-    let seq = i64::try_from(seq).ok().filter(|_| column == COLUMNS)?;
-    Some(FoundCheckpoint { seq, namespace: namespace?, id: CheckpointId::from_bytes(id?) })
-}
-
-/// Reads a number of one to nine bytes, and returns the rest.
-pub(crate) fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let mut number = 0;
-    for (at, byte) in bytes.iter().take(9).enumerate() {
-        if at == 8 {
-            return Some(((number << 8) | u64::from(*byte), &bytes[9..]));
-        }
-        number = (number << 7) | u64::from(byte & 0x7f);
-        if byte & 0x80 == 0 {
-            return Some((number, &bytes[at + 1..]));
-        }
-    }
-    None
-}
-
-/// Returns the bytes of a column of a serial type.
-pub(crate) fn size(kind: u64) -> Option<usize> {
-    match kind {
-        0 | 8 | 9 => Some(0),
-        1..=4 => usize::try_from(kind).ok(),
-        5 => Some(6),
-        6 | 7 => Some(8),
-        10 | 11 => None,
-        _ => usize::try_from((kind - 12) / 2).ok(),
-    }
-}
-
-pub(crate) fn integer(bytes: &[u8], kind: u64) -> Option<i64> {
-    match kind {
-        8 | 9 => Some(kind as i64 - 8),
-        1..=6 => {
-            let sign = if bytes.first().is_some_and(|first| first & 0x80 != 0) { -1 } else { 0 };
-            Some(bytes.iter().fold(sign, |number, byte| (number << 8) | i64::from(*byte)))
-        }
-        _ => None,
-    }
+    let (of_namespace, namespace) = columns[NAMESPACE];
+    let Some(Value::Integer(namespace)) = value(of_namespace, namespace?) else { return None };
+    let id = CheckpointId::from_bytes(columns[ID].1?.try_into().ok()?);
+    Some(FoundCheckpoint { seq: i64::try_from(seq).ok()?, namespace, id })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_have_one_to_nine_bytes() {
-        assert_eq!(varint(&[5, 9]), Some((5, &[9][..])));
-        assert_eq!(varint(&[0x81, 0x00, 9]), Some((128, &[9][..])));
-        assert_eq!(varint(&[0xff; 9]), Some((u64::MAX, &[][..])));
-        assert_eq!((varint(&[0x81]), varint(&[])), (None, None));
-    }
 
     #[test]
     fn noise_holds_no_checkpoint() {
@@ -197,14 +138,5 @@ mod tests {
         ] {
             assert_eq!(find(&leaf(&with(column, kind), bytes)), [], "column {column} of type {kind}");
         }
-    }
-
-    #[test]
-    fn a_type_tells_the_bytes_of_a_column() {
-        let sizes: Vec<_> = (0..18).map(size).collect();
-        let fixed = [0, 1, 2, 3, 4, 6, 8, 8, 0, 0].map(Some);
-        assert_eq!((&sizes[..10], &sizes[10..12]), (&fixed[..], &[None, None][..]));
-        assert_eq!(sizes[12..], [0, 0, 1, 1, 2, 2].map(Some));
-        assert_eq!((size(44), size(45), size(1_013)), (Some(16), Some(16), Some(500)));
     }
 }

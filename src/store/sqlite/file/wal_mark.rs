@@ -6,16 +6,16 @@
 //! comparison of a file with a log ([`wal_link`](super::wal_link)), and the times at which a mark is replaced
 //! ([`group`](crate::store::sqlite::writer::group)).
 
-use super::wal_heads::{LEAF, integer, size, varint};
+use super::record::{self, varint};
+use super::wal_heads::LEAF;
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::tables::{Checked, TableRow, wal_mark};
+use rusqlite::types::Value;
 use rusqlite::{Connection, Row};
 
 const TABLE: &str = wal_mark::TABLE.name;
-/// The serial type of a BLOB of 16 bytes.
-const BLOB_16: u64 = 44;
 const CELLS_AT: usize = 8;
 
 /// The statement of a file about its log when none lies beside it.
@@ -70,9 +70,8 @@ impl WalMark {
     /// Returns the mark and the random bytes of the next one.
     fn read_with_next(conn: &Connection) -> Res<(Self, [u8; 16])> {
         let read = |row: &Row<'_>| {
-            let wal_mark::Row { store, generation, mark, before, open, .. } = wal_mark::Row::verified(row)?;
-            let state = MarkState::of(open).ok_or_else(|| damaged("its state is none of the format"))?;
-            Ok((Self { store, generation, mark, before, state }, wal_mark::Row::after(row)?))
+            let mark = Self::of(&wal_mark::Row::verified(row)?);
+            Ok((mark.ok_or_else(|| damaged("its state is none of the format"))?, wal_mark::Row::after(row)?))
         };
         conn.read_first(sql::WAL_MARK, [], read)?.ok_or_else(|| damaged("it has no row"))
     }
@@ -82,8 +81,9 @@ impl WalMark {
         wal_mark::Row { id: 0, store, generation, mark, before, open: state as i64 }
     }
 
-    fn check(&self) -> i64 {
-        self.row().row_check().finish()
+    fn of(row: &wal_mark::Row) -> Option<Self> {
+        let wal_mark::Row { store, generation, mark, before, open, .. } = *row;
+        Some(Self { store, generation, mark, before, state: MarkState::of(open)? })
     }
 
     /// Returns the mark that a page of the log holds. The check of the row tells it from the row of any other table.
@@ -92,25 +92,12 @@ impl WalMark {
             return None;
         }
         let at = usize::from(u16::from_be_bytes([*page.get(CELLS_AT)?, *page.get(CELLS_AT + 1)?]));
-        let (_, rest) = varint(page.get(at..)?)?;
-        let (_, record) = varint(rest)?;
-        let (header_bytes, types) = varint(record)?;
-        let header_bytes = usize::try_from(header_bytes).ok()?;
-        let mut types = types.get(..header_bytes.checked_sub(record.len() - types.len())?)?;
-        let mut body = record.get(header_bytes..)?;
-        let mut columns = [(0, &[][..]); wal_mark::TABLE.columns.len()];
-        for column in &mut columns {
-            let (kind, rest) = varint(types)?;
-            types = rest;
-            *column = (kind, body.get(..size(kind)?)?);
-            body = &body[size(kind)?..];
-        }
-        let blob =
-            |column: usize| <[u8; 16]>::try_from(columns[column].1).ok().filter(|_| columns[column].0 == BLOB_16);
-        let int = |column: usize| integer(columns[column].1, columns[column].0);
-        let state = MarkState::of(int(5)?)?;
-        let mark = Self { store: blob(1)?, generation: int(2)?, mark: blob(3)?, before: blob(4)?, state };
-        (types.is_empty() && int(6)? == mark.check()).then_some(mark)
+        let (length, rest) = varint(page.get(at..)?)?;
+        let (number, record) = varint(rest)?;
+        let mut columns = record::decode(record.get(..usize::try_from(length).ok()?)?)?;
+        *columns.first_mut()? = Value::Integer(number as i64);
+        let is_whole = columns.len() == wal_mark::TABLE.columns.len();
+        Self::of(&wal_mark::Row::verified_of(&columns).ok().filter(|_| is_whole)?)
     }
 }
 

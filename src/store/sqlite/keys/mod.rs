@@ -17,7 +17,7 @@ use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::rows::pack::{Unpack, put_uint};
 use crate::store::sqlite::sql as log_sql;
 use crate::store::sqlite::tables::row_check::ChecksumKey;
-use crate::store::sqlite::tables::{Bare, TableRow, store_key};
+use crate::store::sqlite::tables::{Bare, OwnedColumns, TableRow, decoded, store_key};
 use parking_lot::RwLock;
 use rusqlite::{Connection, params};
 use std::collections::HashMap;
@@ -89,15 +89,6 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// A row of `store_key`.
-struct KeyRow {
-    id: i64,
-    cipher: String,
-    caller: String,
-    file: Option<[u8; 16]>,
-    sealed: Vec<u8>,
-}
-
 /// The associated data of a sealed value: the file, the kind of the value, and the identity of its row.
 pub(crate) struct Identity(Vec<u8>);
 
@@ -148,7 +139,7 @@ impl Keys {
         if rows.is_empty() && creates && self.options.keys.id().is_some() {
             rows = self.create(conn, path)?;
         }
-        let unlocked = self.unlock_rows(rows, path)?;
+        let unlocked = self.unlock_rows(decoded(&rows)?, path)?;
         // Of two threads that unlock at once, both have the same keys.
         _ = self.unlocked.set(unlocked);
         Ok(())
@@ -165,21 +156,20 @@ impl Keys {
     /// Gives a new file the keys of another one, by which its checksums are the same.
     pub(crate) fn copy_to(&self, old: &Connection, new: &Connection) -> Res<()> {
         if self.unlocked().is_some() {
-            for row in read_rows(old)? {
-                let KeyRow { id, cipher, caller, file, sealed } = &row;
-                store_key::Row { id: *id, cipher, caller, file: *file, sealed }.insert(new)?;
-            }
+            let rows = read_rows(old)?;
+            decoded::<store_key::Row<'_>>(&rows)?.iter().try_for_each(|row| row.insert(new))?;
         }
         Ok(())
     }
 
     /// Verifies that another process has not given keys to a file that had none, or replaced them.
     pub(crate) fn verify_unchanged(&self, conn: &Connection, path: &Path) -> Res<()> {
-        let first = read_rows(conn)?.into_iter().next();
+        let rows = read_rows(conn)?;
+        let first = decoded::<store_key::Row<'_>>(&rows)?.into_iter().next();
         let (found, own) = (first.as_ref().and_then(|row| row.file), self.unlocked().map(|unlocked| unlocked.file));
         match first {
             _ if found == own => Ok(()),
-            Some(row) => Err(StoreError::KeyRequired { path: path.into(), key: row.caller }.into()),
+            Some(row) => Err(StoreError::KeyRequired { path: path.into(), key: row.caller.into() }.into()),
             None => Err(corrupt("store_key 0", "the row of the key of this file is missing")),
         }
     }
@@ -188,7 +178,7 @@ impl Keys {
         self.unlocked.get().and_then(Option::as_ref)
     }
 
-    fn unlock_rows(&self, rows: Vec<KeyRow>, path: &Path) -> Res<Option<Unlocked>> {
+    fn unlock_rows(&self, rows: Vec<store_key::Row<'_>>, path: &Path) -> Res<Option<Unlocked>> {
         let mut rows = rows.into_iter();
         let Some(first) = rows.next() else {
             return match self.options.keys.id() {
@@ -198,16 +188,16 @@ impl Keys {
         };
         let file = first.file.filter(|_| first.id == 0);
         let file = file.ok_or_else(|| corrupt("store_key 0", "the row of the key does not match the format"))?;
-        let required = || StoreError::KeyRequired { path: path.into(), key: first.caller.clone() };
+        let required = || StoreError::KeyRequired { path: path.into(), key: first.caller.into() };
         let wrong = |given: &Key| StoreError::WrongKey {
             path: path.into(),
-            key: first.caller.clone(),
+            key: first.caller.into(),
             given: given.id().to_owned(),
         };
         if first.cipher == CHECKSUMS_ALONE {
             let given = self.options.keys.checksum_key.as_ref().ok_or_else(required)?;
             let checksums = checksum_key(given.bytes(), &file);
-            if *verifier(&checksums) != first.sealed[..] {
+            if *verifier(&checksums) != *first.sealed {
                 return Err(wrong(given).into());
             }
             return Ok(Some(Unlocked { file, checksums, sealing: None }));
@@ -218,17 +208,17 @@ impl Keys {
             let reason = format!("it is encrypted with the cipher {}, not with {}", first.cipher, cipher.name());
             return Err(StoreError::Open { path: path.into(), reason, source: None }.into());
         }
-        let root = open_key(&*cipher, given.bytes(), &root_identity(&file, &first.caller), &first.sealed);
+        let root = open_key(&*cipher, given.bytes(), &root_identity(&file, first.caller), first.sealed);
         let sealing = Sealing { cipher, root: root.ok_or_else(|| wrong(given))?, data_keys: RwLock::default() };
         let checksums = checksum_key(&sealing.root, &file);
         let unlocked = Unlocked { file, checksums, sealing: Some(sealing) };
-        rows.try_for_each(|row| unlocked.add_data_key(row.id, &row.sealed).map(|_| ()))?;
+        rows.try_for_each(|row| unlocked.add_data_key(row.id, row.sealed).map(|_| ()))?;
         Ok(Some(unlocked))
     }
 
     /// Gives keys to a store that has no content. Returns the rows of another process that was faster, if there are
     /// any.
-    fn create(&self, conn: &Connection, path: &Path) -> Res<Vec<KeyRow>> {
+    fn create(&self, conn: &Connection, path: &Path) -> Res<Vec<OwnedColumns>> {
         conn.execute_batch(log_sql::BEGIN_WRITE)?;
         let created = self.create_in_transaction(conn, path);
         if created.is_err() && !conn.is_autocommit() {
@@ -238,7 +228,7 @@ impl Keys {
         created
     }
 
-    fn create_in_transaction(&self, conn: &Connection, path: &Path) -> Res<Vec<KeyRow>> {
+    fn create_in_transaction(&self, conn: &Connection, path: &Path) -> Res<Vec<OwnedColumns>> {
         let rows = read_rows(conn)?;
         let is_empty: bool = conn.one(sql::IS_WITHOUT_CONTENT, [])?;
         if !rows.is_empty() || !is_empty {
@@ -362,28 +352,30 @@ impl Keys {
     /// Verifies the rows of the keys. That of the root key is verified if it is sealed with the key that was given.
     pub(crate) fn check(&self, conn: &Connection) -> Res<()> {
         let Some(unlocked) = self.unlocked() else { return Ok(()) };
-        let mut rows = read_rows(conn)?.into_iter();
+        let rows = read_rows(conn)?;
+        let mut rows = decoded::<store_key::Row<'_>>(&rows)?.into_iter();
         let first = rows.next().filter(|row| row.id == 0 && row.file == Some(unlocked.file));
         let first = first.ok_or_else(|| corrupt("store_key 0", "the row of the key does not match the format"))?;
         let fits = match (&unlocked.sealing, &self.options.keys.key) {
-            (None, _) => *verifier(&unlocked.checksums) == first.sealed[..],
+            (None, _) => *verifier(&unlocked.checksums) == *first.sealed,
             (Some(sealing), Some(given)) if given.id() == first.caller => {
-                let identity = root_identity(&unlocked.file, &first.caller);
-                open_key(&*sealing.cipher, given.bytes(), &identity, &first.sealed).is_some()
+                let identity = root_identity(&unlocked.file, first.caller);
+                open_key(&*sealing.cipher, given.bytes(), &identity, first.sealed).is_some()
             }
             (Some(_), _) => true,
         };
         if !fits {
             return Err(corrupt("store_key 0", "the key of this file does not open it"));
         }
-        rows.try_for_each(|row| unlocked.add_data_key(row.id, &row.sealed).map(|_| ()))
+        rows.try_for_each(|row| unlocked.add_data_key(row.id, row.sealed).map(|_| ()))
     }
 
     /// Reads the data keys anew.
     pub(crate) fn reload(&self, conn: &Connection) -> Res<()> {
         let Some(unlocked) = self.unlocked().filter(|unlocked| unlocked.sealing.is_some()) else { return Ok(()) };
-        let rows = read_rows(conn)?.into_iter().filter(|row| row.id > 0);
-        rows.into_iter().try_for_each(|row| unlocked.add_data_key(row.id, &row.sealed).map(|_| ()))
+        let rows = read_rows(conn)?;
+        let mut rows = decoded::<store_key::Row<'_>>(&rows)?.into_iter().filter(|row| row.id > 0);
+        rows.try_for_each(|row| unlocked.add_data_key(row.id, row.sealed).map(|_| ()))
     }
 }
 
@@ -449,11 +441,8 @@ fn validate(key: &Key) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn read_rows(conn: &Connection) -> Res<Vec<KeyRow>> {
-    conn.read_all(store_key::Row::SELECT, [], |row| {
-        let store_key::Row { id, cipher, caller, file, sealed } = store_key::Row::read(row, 0)?;
-        Ok(KeyRow { id, cipher: cipher.into(), caller: caller.into(), file, sealed: sealed.into() })
-    })
+fn read_rows(conn: &Connection) -> Res<Vec<OwnedColumns>> {
+    conn.read_all(store_key::Row::SELECT, [], |row| store_key::Row::owned(row))
 }
 
 fn new_secret() -> Res<Secret> {

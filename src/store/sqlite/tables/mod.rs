@@ -114,6 +114,14 @@ impl TableDescription {
     }
 }
 
+/// The columns of a row, which outlive its statement.
+pub(crate) type OwnedColumns = Vec<Value>;
+
+/// Decodes rows of a table.
+pub(crate) fn decoded<'r, R: TableRow<'r>>(rows: &'r [OwnedColumns]) -> Res<Vec<R>> {
+    rows.iter().map(|columns| R::of(columns)).collect()
+}
+
 /// A row of a table, borrowed from a statement or from what is to be stored.
 pub(crate) trait TableRow<'r>: Copy {
     const TABLE: &'static TableDescription;
@@ -150,8 +158,8 @@ pub(crate) trait TableRow<'r>: Copy {
         Self::read_columns(&mut RowColumns::of(Self::TABLE, columns))
     }
 
-    /// Returns the columns of a row, which outlive its statement. They match the format.
-    fn owned(row: &'r Row<'_>) -> Res<Vec<Value>> {
+    /// Returns the columns of a row. They match the format.
+    fn owned(row: &'r Row<'_>) -> Res<OwnedColumns> {
         Self::read(row, 0)?;
         Ok((0..Self::COLUMNS.len()).map(|column| row.get(column)).collect::<rusqlite::Result<_>>()?)
     }
@@ -211,7 +219,15 @@ pub(crate) trait Bare<'r>: TableRow<'r> {
 pub(crate) trait Checked<'r>: TableRow<'r> {
     /// Reads and verifies a row.
     fn verified(row: &'r Row<'_>) -> Res<Self> {
-        let mut columns = RowColumns::new(Self::TABLE, row, 0);
+        Self::verified_columns(RowColumns::new(Self::TABLE, row, 0))
+    }
+
+    /// Decodes and verifies a row from its columns.
+    fn verified_of(columns: &'r [Value]) -> Res<Self> {
+        Self::verified_columns(RowColumns::of(Self::TABLE, columns))
+    }
+
+    fn verified_columns(mut columns: RowColumns<'r, '_>) -> Res<Self> {
         let found = Self::read_columns(&mut columns)?;
         columns.verify(found.row_check().finish())?;
         Ok(found)

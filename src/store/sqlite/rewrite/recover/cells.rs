@@ -5,8 +5,8 @@
 //!
 //! Invariant: no byte of a page leads outside of it, and each step consumes bytes.
 
+use crate::store::sqlite::file::record::{decode, varint};
 use crate::store::sqlite::sql as engine_sql;
-use rusqlite::types::Value;
 use std::ops::Range;
 
 pub(super) const PAGE: usize = engine_sql::PAGE_BYTES as usize;
@@ -113,7 +113,7 @@ impl<'p> TreePage<'p> {
         let Some(cell) = self.cell(index) else { return false };
         match self.kind {
             PageKind::TableInterior => cell.child.is_some_and(|child| child > 1),
-            _ => cell.rest.is_some() || record(&self.bytes[cell.local]).is_some(),
+            _ => cell.rest.is_some() || decode(&self.bytes[cell.local]).is_some(),
         }
     }
 
@@ -136,13 +136,13 @@ impl<'p> TreePage<'p> {
             false => None,
         };
         if self.kind == PageKind::TableInterior {
-            let rowid = Some(varint(self.bytes, &mut at)? as i64);
+            let rowid = Some(number(self.bytes, &mut at)? as i64);
             return Some(TreeCell { child, rowid, length: 0, local: at..at, rest: None });
         }
         let length =
-            usize::try_from(varint(self.bytes, &mut at)?).ok().filter(|length| (1..RECORD).contains(length))?;
+            usize::try_from(number(self.bytes, &mut at)?).ok().filter(|length| (1..RECORD).contains(length))?;
         let rowid = match self.kind {
-            PageKind::TableLeaf => Some(varint(self.bytes, &mut at)? as i64),
+            PageKind::TableLeaf => Some(number(self.bytes, &mut at)? as i64),
             _ => None,
         };
         let local = local_length(length, rowid.is_some());
@@ -162,40 +162,6 @@ fn local_length(length: usize, is_of_table: bool) -> usize {
     if part <= most { part } else { LOCAL_LEAST }
 }
 
-/// Decodes a record; `None` if it is damaged.
-pub(super) fn record(bytes: &[u8]) -> Option<Vec<Value>> {
-    let mut at = 0;
-    let header = usize::try_from(varint(bytes, &mut at)?).ok().filter(|header| *header <= bytes.len())?;
-    let (mut body, mut values) = (header, Vec::new());
-    while at < header {
-        let kind = varint(bytes.get(..header)?, &mut at)?;
-        let length = match kind {
-            0 | 8 | 9 => 0,
-            1..=4 => kind as usize,
-            5 => 6,
-            6 | 7 => 8,
-            10 | 11 => return None,
-            _ => usize::try_from((kind - 12) / 2).ok()?,
-        };
-        let value = bytes.get(body..body.checked_add(length)?)?;
-        body += length;
-        values.push(match kind {
-            0 => Value::Null,
-            8 | 9 => Value::Integer(kind as i64 - 8),
-            1..=6 => Value::Integer(integer(value)),
-            7 => Value::Real(f64::from_bits(integer(value) as u64)),
-            _ if kind % 2 == 0 => Value::Blob(value.to_vec()),
-            _ => Value::Text(String::from_utf8(value.to_vec()).ok()?),
-        });
-    }
-    (at == header && body == bytes.len()).then_some(values)
-}
-
-fn integer(bytes: &[u8]) -> i64 {
-    let negative = bytes.first().is_some_and(|byte| *byte >= 0x80);
-    bytes.iter().fold(if negative { -1 } else { 0 }, |number, byte| (number << 8) | i64::from(*byte))
-}
-
 fn short(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
@@ -205,19 +171,10 @@ pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }
 
-fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
-    let mut number = 0_u64;
-    for index in 0..9 {
-        let byte = *bytes.get(*at)?;
-        *at += 1;
-        if index == 8 {
-            return Some((number << 8) | u64::from(byte));
-        }
-        number = (number << 7) | u64::from(byte & 0x7f);
-        if byte < 0x80 {
-            break;
-        }
-    }
+/// Reads a number, and goes past it.
+fn number(bytes: &[u8], at: &mut usize) -> Option<u64> {
+    let (number, rest) = varint(bytes.get(*at..)?)?;
+    *at = bytes.len() - rest.len();
     Some(number)
 }
 
@@ -226,24 +183,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_read_as_sqlite_writes_it() {
-        let record = record(&[8, 0, 1, 9, 7, 15, 14, 2, 0xfe, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0, b'a', 7, 1, 0]).unwrap();
-        let expected = [
-            Value::Null,
-            Value::Integer(-2),
-            Value::Integer(1),
-            Value::Real(1.5),
-            Value::Text("a".into()),
-            Value::Blob(vec![7]),
-            Value::Integer(256),
-        ];
-        assert_eq!(record, expected);
-    }
-
-    #[test]
     fn damaged_records_and_pages_are_refused() {
         for bytes in [&[][..], &[3, 1], &[2, 10], &[2, 15], &[2, 1, 1, 1], &[2, 15, 0xff], &[0xff; 9]] {
-            assert!(record(bytes).is_none(), "{bytes:?}");
+            assert!(decode(bytes).is_none(), "{bytes:?}");
         }
         let mut page = vec![0; PAGE];
         assert!(TreePage::read(&page).is_none());

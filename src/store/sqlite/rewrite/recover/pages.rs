@@ -5,7 +5,8 @@
 //! above. A translation of line ends is undone as a whole. *Absent:* the numbers of pages of a chain, which are taken
 //! to be displaced as the pages around them are.
 
-use super::cells::{PAGE, PageKind, TreePage, record, word};
+use super::cells::{PAGE, PageKind, TreePage, word};
+use crate::store::sqlite::file::record::decode;
 use rusqlite::types::Value;
 use std::cell::{Cell as Flag, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -109,9 +110,9 @@ impl FilePages {
 
     /// Returns a record, of which a page holds the first bytes.
     pub(super) fn record(&self, local: &[u8], length: usize, first: Option<u32>) -> Option<Vec<Value>> {
-        let Some(first) = first else { return record(local) };
+        let Some(first) = first else { return decode(local) };
         let chains = self.places(first).len();
-        (0..chains).find_map(|choice| record(&self.chain(local, length, first, choice)?))
+        (0..chains).find_map(|choice| decode(&self.chain(local, length, first, choice)?))
     }
 
     /// Follows a chain of pages to its end. Pages with several places are looked for at the one with the number
