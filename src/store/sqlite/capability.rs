@@ -1,6 +1,7 @@
 //! The capabilities of a file: followers, searches, pruning, checks, transactions, and the file itself.
 
 use super::check;
+use super::file::table_group::format_of;
 use super::file::{backup, paths, wal_tail};
 use super::index::follow;
 use super::index::projection::ProjectionStep;
@@ -240,7 +241,7 @@ impl FileStore for SqliteBackend {
         };
         let number = |sql| self.pool.read(|view| view.conn.one::<i64>(sql, []));
         Ok(StoreStats {
-            format: number(sql::READ_FORMAT)?,
+            format: format_of(number(sql::READ_FORMAT)?),
             page_bytes: number(sql::READ_PAGE_BYTES)?.unsigned_abs(),
             file_bytes: bytes(&place.path),
             wal_bytes: bytes(&paths::beside(&place.path, "-wal")),

@@ -33,6 +33,7 @@ pub(crate) const JOURNAL_MODE: &str = "PRAGMA journal_mode";
 /// place.
 pub(crate) const READ_APPLICATION_ID: &str = "PRAGMA application_id";
 pub(crate) const READ_FORMAT: &str = "PRAGMA user_version";
+pub(crate) const SET_FORMAT: &str = "PRAGMA user_version = {number}";
 pub(crate) const READ_PAGE_BYTES: &str = "PRAGMA page_size";
 pub(crate) const HAS_OBJECTS: &str = "SELECT EXISTS (SELECT 1 FROM sqlite_schema)";
 /// The objects of the schema and whether each has a page of its own.

@@ -31,8 +31,14 @@ pub(super) const FUNCTIONS: [&str; 8] = [
 /// The query of the views with their columns.
 const COLUMNS: &str = include_str!("columns.sql");
 
+/// The query that finds an object of the file.
+const HAS_OBJECT: &str = include_str!("has_object.sql");
+
 /// The temporary views.
 const VIEWS: &str = include_str!("views.sql");
+
+/// The objects that a file has from their first row on, as the views name them, each with a query without rows.
+const AT_FIRST_USE: &str = include_str!("absent.sql");
 
 /// Adds the functions and the views to a connection. `store` reads the threads for them.
 pub(super) fn add(connection: &Connection, store: &Store) -> Result<(), SqlError> {
@@ -50,7 +56,13 @@ pub(super) fn add(connection: &Connection, store: &Store) -> Result<(), SqlError
             Ok(read.map(|json| json.to_string()))
         })?;
     }
-    connection.execute_batch(VIEWS)
+    let mut views = VIEWS.to_owned();
+    for (object, empty) in AT_FIRST_USE.split("\n\n").filter_map(|block| block.split_once('\n')) {
+        if !connection.prepare(HAS_OBJECT)?.exists([object])? {
+            views = views.replace(&format!("{object} "), &format!("{} ", empty.trim_end()));
+        }
+    }
+    connection.execute_batch(&views)
 }
 
 /// Returns the views of a connection, each with its columns.

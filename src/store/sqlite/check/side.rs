@@ -5,6 +5,7 @@ use super::Checker;
 use crate::base::ThreadId;
 use crate::store::check::Invariant;
 use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::file::table_group::TableGroup;
 use crate::store::sqlite::index::threads::undamaged;
 use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::lease;
@@ -18,15 +19,15 @@ impl Checker<'_> {
     /// Verifies the timers, the leases, and the rows of the key-value memory and of the cache.
     pub(crate) fn beside(&mut self) -> Res<()> {
         self.verifies = Invariant::Entries;
-        self.report.entries =
-            self.entries(sql::CHECK_KV, kv::check)? + self.entries(tables::cache::Row::SELECT, cache::check)?;
-        self.entries(kv::CHECK_BESIDE_ENTRY, kv::check_beside_entry)?;
+        self.report.entries = self.entries(TableGroup::Memory, sql::CHECK_KV, kv::check)?
+            + self.entries(TableGroup::Cache, tables::cache::Row::SELECT, cache::check)?;
+        self.entries(TableGroup::Memory, kv::CHECK_BESIDE_ENTRY, kv::check_beside_entry)?;
         self.verifies = Invariant::Timers;
-        self.entries(timer::CHECK_TIMERS, timer::check)?;
+        self.entries(TableGroup::Timers, timer::CHECK_TIMERS, timer::check)?;
         let sleepers = self.sleepers();
         self.note(sleepers)?;
         self.verifies = Invariant::Leases;
-        self.entries(tables::lease::Row::SELECT, lease::check)?;
+        self.entries(TableGroup::Leases, tables::lease::Row::SELECT, lease::check)?;
         Ok(())
     }
 
@@ -44,9 +45,12 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Verifies the rows of a query, and returns their number.
-    fn entries(&mut self, query: &str, check: fn(ReadView<'_>, &Row<'_>) -> Res<()>) -> Res<u64> {
+    /// Verifies the rows of a query of a group, and returns their number.
+    fn entries(&mut self, group: TableGroup, query: &str, check: fn(ReadView<'_>, &Row<'_>) -> Res<()>) -> Res<u64> {
         let (conn, mut entries) = (self.view.conn, 0);
+        if !group.exists(conn)? {
+            return Ok(0);
+        }
         conn.each(query, [], |row| {
             entries += 1;
             self.note(check(self.view, row)).map(|_| ())

@@ -2,6 +2,7 @@
 
 use super::Checker;
 use crate::store::sqlite::fault::{Fault, Res};
+use crate::store::sqlite::file::table_group::TableGroup;
 use crate::store::sqlite::file::wal_mark::WalMark;
 use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::read::blobs;
@@ -154,6 +155,9 @@ impl Checker<'_> {
     pub(crate) fn orphans(&mut self) -> Res<()> {
         let owned = TABLES.iter().filter_map(|table| Some((table.name, table.orphans()?)));
         for (table, query) in owned.chain(sql::CHECK_ORPHANS.map(|(table, query)| (table, query.to_owned()))) {
+            if TableGroup::of(table).map(|group| group.exists(self.view.conn)).transpose()? == Some(false) {
+                continue;
+            }
             let count = self.view.conn.one(&query, [])?;
             self.belong_to_nothing(table, count);
         }

@@ -11,6 +11,7 @@ use crate::limits::{NAME_USERS_MAX, NAMES_CACHE_MAX, WRITER_CACHE_MAX};
 use crate::store::prune::is_pruned;
 use crate::store::record::{StoredHead, TaskRecord};
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::file::table_group::TableGroup;
 use crate::store::sqlite::index::threads::QueueTail;
 use crate::store::sqlite::index::threads::unfollowed::Unfollowed;
 use crate::store::sqlite::keys::Keys;
@@ -227,7 +228,7 @@ impl Caches {
         if let Some(known) = self.has_timers {
             return Ok(known);
         }
-        let found = conn.one(timer::Row::EXISTS, [])?;
+        let found = TableGroup::Timers.exists(conn)? && conn.one(timer::Row::EXISTS, [])?;
         self.has_timers = Some(found);
         Ok(found)
     }

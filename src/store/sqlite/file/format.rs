@@ -4,6 +4,7 @@
 
 use super::paths::not_a_store;
 use super::schema;
+use super::table_group::format_of;
 use super::wal_mark::WalMark;
 use crate::store::error::StoreError;
 use crate::store::sqlite::fault::Res;
@@ -12,13 +13,14 @@ use crate::store::sqlite::sql;
 use rusqlite::Connection;
 use std::path::Path;
 
-/// Checks that application id and format are those of a store that this version can open.
-pub(crate) fn identify(path: &Path, application: i64, format: i64) -> Result<(), StoreError> {
+/// Checks that application id and user version are those of a store that this version can open.
+pub(crate) fn identify(path: &Path, application: i64, user_version: i64) -> Result<(), StoreError> {
+    let format = format_of(user_version);
     if application != sql::APPLICATION_ID {
-        return Err(other_application(path, application, format));
+        return Err(other_application(path, application, user_version));
     }
     if format > sql::FORMAT {
-        return Err(StoreError::NewerFormat { path: path.into(), found: format, supported: sql::FORMAT });
+        return Err(StoreError::NewerFormat { path: path.into(), found: user_version, supported: sql::FORMAT });
     }
     if format < 1 { Err(not_a_store(path, &format!("its format is {format}"))) } else { Ok(()) }
 }
@@ -41,7 +43,7 @@ pub(crate) fn is_unmade(path: &Path, conn: &Connection) -> Res<bool> {
     Ok(false)
 }
 
-/// Returns application id and format, and whether the file has a table. They are read from one snapshot: another
+/// Returns application id and user version, and whether the file has a table. They are read from one snapshot: another
 /// process may be making the tables.
 pub(crate) fn identity(conn: &Connection) -> Res<(i64, i64, bool)> {
     let read = || -> Res<_> {
@@ -74,7 +76,7 @@ pub(crate) fn make_if_empty(conn: &Connection, path: &Path) -> Res<()> {
     within(conn, sql::BEGIN_READ, || {
         conn.execute_batch(sql::SET_AUTO_VACUUM)?;
         if is_unmade(path, conn)? {
-            conn.execute_batch(&schema::statements(sql::SCHEMA))?;
+            conn.execute_batch(&schema::statements_of(None))?;
             WalMark::create(conn)?;
             conn.execute_batch(sql::MARK)?;
         }

@@ -17,6 +17,7 @@ pub(crate) mod repair;
 pub(crate) mod restore;
 pub(crate) mod schema;
 pub(crate) mod system;
+pub(crate) mod table_group;
 #[cfg(target_os = "linux")]
 pub(crate) mod wal_events;
 pub(crate) mod wal_heads;

@@ -89,16 +89,17 @@ mod tests {
     use super::*;
     use crate::store::error::SchemaChange;
     use crate::store::sqlite::SqliteBackend;
-    use crate::store::sqlite::tests::{Bench, list, options, put, raw, thread};
+    use crate::store::sqlite::tests::{Bench, list, make_groups, options, put, raw, thread};
     use std::path::PathBuf;
     use tempfile::TempDir;
 
-    /// Returns a closed store with a thread, and the folder it is in.
+    /// Returns a closed store with a thread and all tables, and the folder it is in.
     fn closed() -> (TempDir, PathBuf) {
         let mut bench = Bench::new();
         bench.add(&thread("a"), None, vec![list(1, vec![put(0, "stored")])]);
         let path = bench.path();
         drop(bench.store);
+        make_groups(&path);
         (bench.folder, path)
     }
 

@@ -1,8 +1,10 @@
 //! The schema that a file must have: the tables, indexes, triggers and views that this version makes.
 //!
 //! SQLite runs the triggers and views of a file as code, and a view can stand where a table is read. So a file whose
-//! schema is another one is refused before anything of it is read. *Absent:* the contents of the tables.
+//! schema is another one is refused before anything of it is read. A group of tables that a file gets at their first
+//! use ([`table_group`](super::table_group)) is there if the header says so. *Absent:* the contents of the tables.
 
+use super::table_group::{TableGroup, TableGroups};
 use crate::store::error::{SchemaChange, StoreError};
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
 use crate::store::sqlite::index::search::sql as search_sql;
@@ -26,6 +28,16 @@ struct SchemaObject {
 }
 
 impl SchemaObject {
+    /// Returns the group to which the object belongs.
+    fn group(&self) -> Option<TableGroup> {
+        TableGroup::of(&self.table)
+    }
+
+    /// Returns whether a file with some groups must have the object.
+    fn is_due(&self, groups: TableGroups) -> bool {
+        self.group().is_none_or(|group| groups.has(group))
+    }
+
     /// Returns whether the object is made anew from its statement, without a loss: a view, a trigger or an index that
     /// SQLite did not make for a constraint.
     fn is_remade(&self) -> bool {
@@ -59,10 +71,15 @@ pub(crate) fn verify(conn: &Connection) -> Res<()> {
 }
 
 fn compare(conn: &Connection, expected: &Objects) -> Res<()> {
+    let groups = TableGroups::read(conn)?;
+    if !groups.are_known() {
+        return Err(corrupt("schema", "the header notes groups of tables that do not exist in this format"));
+    }
     let (mut found, mut found_of_index) = (HashSet::new(), 0);
     let mut of_application = Vec::new();
     for (name, object) in conn.read_all(sql::SCHEMA_OBJECTS, [], read)? {
         match expected.get(&name) {
+            Some(expected) if *expected == object && !expected.is_due(groups) => return Err(unnoted(&object, &name)),
             Some(expected) if *expected == object => _ = found.insert(name),
             Some(expected) => return Err(differs(expected, &object, &name)),
             // The objects of the search index are those of the format, all or none.
@@ -82,7 +99,7 @@ fn compare(conn: &Connection, expected: &Objects) -> Res<()> {
         return Err(damaged("index", "search_text", "is not whole"));
     }
     // A table that is missing takes its indexes and triggers along.
-    let missing = || expected.iter().filter(|(name, _)| !found.contains(*name));
+    let missing = || expected.iter().filter(|(name, object)| !found.contains(*name) && object.is_due(groups));
     if let Some((name, object)) = missing().find(|(_, object)| !object.is_remade()).or_else(|| missing().next()) {
         return Err(match object.is_remade() {
             true => changed(&object.kind, name, SchemaChange::Missing),
@@ -105,27 +122,29 @@ fn refers_to_none(conn: &Connection, ours: &Objects, table: &str) -> Res<()> {
 /// Makes the views, indexes and triggers of the format anew that are missing or differ, in the open transaction,
 /// and returns them. `visit` is told of each before it is made. A file with any other difference is refused.
 pub(crate) fn repair(conn: &Connection, visit: &mut dyn FnMut(&RebuiltObject)) -> Res<Vec<RebuiltObject>> {
-    let expected = expected()?;
+    let (expected, groups) = (expected()?, TableGroups::read(conn)?);
     let found = objects(conn)?;
     // Nothing is made beside an object that a stranger may have added: an index of a changed table would compute its
     // expressions.
     for (name, object) in &found {
         match expected.get(name) {
+            Some(ours) if ours == object && !ours.is_due(groups) => return Err(unnoted(object, name)),
             Some(ours) if ours == object || (ours.is_remade() && ours.kind == object.kind) => {}
             Some(ours) => return Err(differs(ours, object, name)),
             None if is_of_index(name) || is_of_application(expected, name, object) => {}
             None => return Err(changed(&object.kind, name, SchemaChange::Added)),
         }
     }
-    if let Some((name, object)) =
-        expected.iter().find(|(name, object)| !object.is_remade() && !found.contains_key(*name))
+    let is_missing = |name: &str, object: &SchemaObject| object.is_due(groups) && !found.contains_key(name);
+    if let Some((name, object)) = expected.iter().find(|(name, object)| !object.is_remade() && is_missing(name, object))
     {
         return Err(damaged(&object.kind, name, &SchemaChange::Missing.to_string()));
     }
     let mut rebuilt = Vec::new();
-    for (name, object) in
-        expected.iter().filter(|(name, object)| object.is_remade() && found.get(*name) != Some(object))
-    {
+    let is_remade = |name: &str, object: &SchemaObject| {
+        object.is_remade() && object.is_due(groups) && found.get(name) != Some(object)
+    };
+    for (name, object) in expected.iter().filter(|(name, object)| is_remade(name, object)) {
         let Some(statement) = &object.statement else { continue };
         let made = RebuiltObject { kind: object.kind.clone(), name: name.clone() };
         visit(&made);
@@ -148,6 +167,13 @@ pub(crate) fn statements(schema: &str) -> String {
     blocks.filter(|block| !block.is_empty()).collect::<Vec<_>>().join("\n\n")
 }
 
+/// Returns the statements that make a group, or a new file, which has none.
+pub(crate) fn statements_of(group: Option<TableGroup>) -> String {
+    let all = statements(sql::SCHEMA);
+    let is_of = |block: &&str| declaration(block).is_some_and(|(_, object)| object.group() == group);
+    all.split("\n\n").filter(is_of).collect::<Vec<_>>().join("\n\n")
+}
+
 /// Returns the number that changes with every change of the schema.
 pub(crate) fn version(conn: &Connection) -> Res<i64> {
     conn.one(sql::SCHEMA_VERSION, [])
@@ -157,33 +183,40 @@ pub(crate) fn version(conn: &Connection) -> Res<i64> {
 /// makes an index for a constraint on the uniqueness of other keys than the number of a row.
 fn declared(statements: &str) -> Objects {
     let mut objects = Objects::new();
-    for statement in statements.split("\n\n").map(|block| block.trim_end().trim_end_matches(';')) {
-        let mut words = statement.split_whitespace().skip(1).filter(|word| *word != "UNIQUE");
-        let (Some(kind), Some(name)) = (words.next().map(str::to_lowercase), words.next()) else { continue };
-        let has_root = matches!(&*kind, "table" | "index");
-        let table = match &*kind {
-            "index" | "trigger" => words.skip_while(|word| *word != "ON").nth(1).unwrap_or_default(),
-            _ => name,
-        };
-        if kind == "table" && statement.contains("UNIQUE") {
-            let index = SchemaObject { kind: "index".into(), table: name.into(), statement: None, has_root };
+    for (name, object) in statements.split("\n\n").filter_map(declaration) {
+        let is_unique = object.statement.as_deref().is_some_and(|statement| statement.contains("UNIQUE"));
+        if object.kind == "table" && is_unique {
+            let index = SchemaObject { kind: "index".into(), statement: None, ..object.clone() };
             objects.insert(format!("sqlite_autoindex_{name}_1"), index);
         }
-        let object = SchemaObject { kind, table: table.into(), statement: Some(statement.into()), has_root };
-        objects.insert(name.into(), object);
+        objects.insert(name, object);
     }
     objects
 }
 
+/// Returns the object that a statement makes, with its name.
+fn declaration(statement: &str) -> Option<(String, SchemaObject)> {
+    let statement = statement.trim_end().trim_end_matches(';');
+    let mut words = statement.split_whitespace().skip(1).filter(|word| *word != "UNIQUE");
+    let (kind, name) = (words.next()?.to_lowercase(), words.next()?);
+    let has_root = matches!(&*kind, "table" | "index");
+    let table = match &*kind {
+        "index" | "trigger" => words.skip_while(|word| *word != "ON").nth(1).unwrap_or_default(),
+        _ => name,
+    };
+    let object = SchemaObject { kind, table: table.into(), statement: Some(statement.into()), has_root };
+    Some((name.into(), object))
+}
+
 /// Returns whether the file has the objects of the format alone, and no table but that of the keys has a row.
 pub(crate) fn is_without_rows(conn: &Connection) -> Res<bool> {
-    let expected = expected()?;
-    if objects(conn)? != *expected {
+    let (expected, groups, found) = (expected()?, TableGroups::read(conn)?, objects(conn)?);
+    if !expected.iter().filter(|(_, object)| object.is_due(groups)).eq(&found) {
         return Ok(false);
     }
     // Each store has a mark of its log, and one with a key its keys.
     let is_of_file = |name: &str| matches!(name, "store_key" | "wal_mark");
-    for (name, _) in expected.iter().filter(|(name, object)| object.kind == "table" && !is_of_file(name)) {
+    for (name, _) in found.iter().filter(|(name, object)| object.kind == "table" && !is_of_file(name)) {
         if conn.one(&sql::HAS_ROW.replace("{table}", &quoted(name)), [])? {
             return Ok(false);
         }
@@ -250,6 +283,11 @@ fn is_of_application(ours: &Objects, name: &str, object: &SchemaObject) -> bool 
     }
 }
 
+/// Returns the error of an object of a group that the header does not note.
+fn unnoted(object: &SchemaObject, name: &str) -> Fault {
+    damaged(&object.kind, name, "is not noted in the header")
+}
+
 /// Returns the error of an object that is not the expected one of its name.
 fn differs(expected: &SchemaObject, found: &SchemaObject, name: &str) -> Fault {
     match expected.is_remade() && expected.kind == found.kind {
@@ -298,7 +336,7 @@ mod tests {
     #[test]
     fn a_search_index_is_whole_and_unchanged() {
         let conn = Connection::open_in_memory().unwrap();
-        conn.execute_batch(&statements(sql::SCHEMA)).unwrap();
+        conn.execute_batch(&statements_of(None)).unwrap();
         conn.execute_batch(search_sql::SCHEMA).unwrap();
         verify(&conn).unwrap();
         let objects = of_index().unwrap();
@@ -325,7 +363,7 @@ mod tests {
     #[test]
     fn a_table_of_an_application_refers_to_no_table_of_the_store() {
         let conn = Connection::open_in_memory().unwrap();
-        conn.execute_batch(&statements(sql::SCHEMA)).unwrap();
+        conn.execute_batch(&statements_of(None)).unwrap();
         conn.execute_batch("CREATE TABLE app_a (x PRIMARY KEY); CREATE TABLE app_b (x REFERENCES app_a (x))").unwrap();
         verify(&conn).unwrap();
         conn.execute_batch("CREATE TABLE app_c (x REFERENCES Checkpoint (seq))").unwrap();

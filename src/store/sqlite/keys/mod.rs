@@ -1,6 +1,6 @@
 //! The keys of a file: the root key that the caller's key seals, the data keys, and the key of the checksums.
 //!
-//! Table `store_key` is empty in a plain file. Row 0 holds the root key, or the verifier of a caller's key of
+//! A plain file has no table `store_key`. Row 0 holds the root key, or the verifier of a caller's key of
 //! checksums; the rows after it hold data keys, of which the greatest seals new values. The keys are unlocked once,
 //! when a file is opened and before its content is read. *Absent:* the columns that are sealed
 //! ([`sealed`](crate::store::sqlite::rows::sealed)).
@@ -13,6 +13,7 @@ use crate::store::cipher::{Cipher, Key, random};
 use crate::store::error::StoreError;
 use crate::store::options::OpenOptions;
 use crate::store::sqlite::fault::{Fault, Res, corrupt, invalid};
+use crate::store::sqlite::file::table_group::TableGroup;
 use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::rows::pack::{Unpack, put_uint};
 use crate::store::sqlite::sql as log_sql;
@@ -156,6 +157,7 @@ impl Keys {
     /// Gives a new file the keys of another one, by which its checksums are the same.
     pub(crate) fn copy_to(&self, old: &Connection, new: &Connection) -> Res<()> {
         if self.unlocked().is_some() {
+            TableGroup::Keys.make(new)?;
             let rows = read_rows(old)?;
             decoded::<store_key::Row<'_>>(&rows)?.iter().try_for_each(|row| row.insert(new))?;
         }
@@ -230,11 +232,12 @@ impl Keys {
 
     fn create_in_transaction(&self, conn: &Connection, path: &Path) -> Res<Vec<OwnedColumns>> {
         let rows = read_rows(conn)?;
-        let is_empty: bool = conn.one(sql::IS_WITHOUT_CONTENT, [])?;
-        if !rows.is_empty() || !is_empty {
+        if !rows.is_empty() || !is_without_content(conn)? {
             conn.execute_batch(log_sql::ROLLBACK)?;
             return Ok(rows);
         }
+        // A handle that was opened without a key compares the schema when its version changes, and the keys with it.
+        TableGroup::Keys.make(conn)?;
         let file = *uuid::Uuid::new_v4().as_bytes();
         let insert = |id: i64, cipher: &str, caller: &str, sealed: &[u8]| {
             store_key::Row { id, cipher, caller, file: (id == 0).then_some(file), sealed }.insert(conn)
@@ -254,8 +257,6 @@ impl Keys {
             }
             (None, None) => {}
         }
-        // A handle that was opened without a key compares the schema when its version changes, and the keys with it.
-        conn.execute_batch(sql::CHANGE_SCHEMA_VERSION)?;
         conn.execute_batch(log_sql::COMMIT)?;
         read_rows(conn)
     }
@@ -441,7 +442,20 @@ fn validate(key: &Key) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Returns whether nothing was ever written to the store.
+fn is_without_content(conn: &Connection) -> Res<bool> {
+    for (group, table) in [(TableGroup::Memory, "kv_namespace"), (TableGroup::Cache, "cache")] {
+        if group.exists(conn)? && conn.one(&log_sql::HAS_ROW.replace("{table}", table), [])? {
+            return Ok(false);
+        }
+    }
+    conn.one(sql::IS_WITHOUT_CONTENT, [])
+}
+
 fn read_rows(conn: &Connection) -> Res<Vec<OwnedColumns>> {
+    if !TableGroup::Keys.exists(conn)? {
+        return Ok(Vec::new());
+    }
     conn.read_all(store_key::Row::SELECT, [], |row| store_key::Row::owned(row))
 }
 

@@ -21,11 +21,11 @@ use crate::store::sqlite::commit::replaced::payload;
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
 use crate::store::sqlite::index::PROJECTIONS;
 use crate::store::sqlite::query::Statements;
-use crate::store::sqlite::side::lease;
+use crate::store::sqlite::side::{lease, timer};
 use crate::store::sqlite::sql;
 use crate::store::sqlite::tables::{
-    Bare, TableRow, branch, checkpoint, item, name_user, namespace, operation_change, thread, timer, tombstone,
-    version, write,
+    Bare, TableRow, branch, checkpoint, item, name_user, namespace, operation_change, thread, tombstone, version,
+    write,
 };
 use crate::store::sqlite::verify::neighbors;
 use crate::store::trash::{deletable, delete_unforked};
@@ -232,7 +232,7 @@ impl<'c> Slice<'c> {
         }
         let checkpoints: Vec<i64> = self.conn.all(sql::RECLAIM_CHECKPOINTS, [namespace, self.limit()])?;
         if checkpoints.is_empty() {
-            self.conn.run(timer::Row::DELETE_UNDER, [namespace])?;
+            timer::delete_all(self.conn, namespace)?;
             self.conn.run(sql::RECLAIM_OPERATIONS, [namespace])?;
             let changes = self.conn.run(operation_change::Row::DELETE_UNDER, [namespace])?;
             self.spend(2 * changes);

@@ -344,6 +344,7 @@ fn an_index_with_the_page_of_another_table_is_a_finding_also_without_rows() {
     let path = bench.path();
     let Bench { folder: _folder, store, .. } = bench;
     drop(store);
+    make_groups(&path);
     let roots: Vec<(String, usize)> = raw(&path)
         .prepare("SELECT name, rootpage FROM sqlite_schema WHERE type = 'index' ORDER BY name")
         .unwrap()

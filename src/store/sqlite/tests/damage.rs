@@ -52,6 +52,7 @@ fn make_sound() -> (Vec<u8>, CheckpointRef) {
 pub(super) fn damaged(harm: &str) -> (Bench, CheckpointRef) {
     let (bytes, at) = sound();
     let bench = Bench::with_bytes(bytes);
+    make_groups(&bench.path());
     let conn: Connection = without_triggers(&bench.path());
     conn.execute_batch(harm).unwrap();
     (bench, at.clone())

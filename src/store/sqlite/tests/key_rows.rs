@@ -7,9 +7,8 @@ use crate::store::StoreError;
 use crate::store::cipher::{Cipher, CipherError, Key};
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
 use crate::store::sqlite::fault::{Fault, Res};
-use crate::store::sqlite::file::schema::statements;
+use crate::store::sqlite::file::schema::statements_of;
 use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::sql;
 use crate::store::sqlite::tables::row_check::RowCheck;
 use rusqlite::params;
 use rusqlite::types::Value;
@@ -146,7 +145,7 @@ impl Cipher for SealsNothing {
 #[test]
 fn keys_that_cannot_be_made_leave_no_transaction() {
     let conn = rusqlite::Connection::open_in_memory().unwrap();
-    conn.execute_batch(&statements(sql::SCHEMA)).unwrap();
+    conn.execute_batch(&statements_of(None)).unwrap();
     let failing = Keys::new(given(key(1)).cipher(SealsNothing));
     let refused = failing.unlock(&conn, Path::new("x.db"), true);
     assert!(matches!(refused, Err(Fault::Store(StoreError::Write { .. }))), "{refused:?}");

@@ -335,7 +335,7 @@ fn a_file_that_is_emptied_cut_or_written_over_under_a_handle_ends_it() {
     let older = links.at("older.db");
     links.close();
     fs::copy(links.path(), &older).unwrap();
-    for (name, keep) in [("emptied", Some(0)), ("cut", Some(2)), ("written over", None)] {
+    for (name, keep) in [("emptied", Some(0)), ("cut", Some(4)), ("written over", None)] {
         let mut links = Links::new();
         links.commit(40);
         links.bench.store.checkpoint_wal().unwrap();

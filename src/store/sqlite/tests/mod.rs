@@ -80,9 +80,18 @@ use crate::store::log::{FileStore, Log, LogExt};
 use crate::store::options::{OpenOptions, Synchronous};
 use crate::store::query::ItemRange;
 use crate::store::record::{CheckpointRef, Source, TaskKind, TaskRecord};
+use crate::store::sqlite::file::table_group::TableGroup;
 use rusqlite::config::DbConfig;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
+
+/// Makes the tables that a file gets at their first use, without rows.
+pub(super) fn make_groups(path: &Path) {
+    let conn = raw(path);
+    conn.execute_batch("BEGIN").unwrap();
+    TableGroup::ALL.into_iter().for_each(|group| group.make(&conn).unwrap());
+    conn.execute_batch("COMMIT").unwrap();
+}
 
 /// A store in a folder of its own.
 pub(super) struct Bench {

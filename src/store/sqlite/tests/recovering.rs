@@ -84,7 +84,7 @@ fn a_file_of_entries_alone_is_known_by_them() {
 fn the_number_of_the_format_counts_where_the_schema_is_of_none() {
     for (format, expected) in [(2, None), (0x0102_0304, None), (1, Some(2)), (0, Some(2))] {
         let (_folder, path, _) = closed(2);
-        raw(&path).execute_batch(&format!("DROP VIEW v_timers; PRAGMA user_version = {format}")).unwrap();
+        raw(&path).execute_batch(&format!("DROP VIEW v_messages; PRAGMA user_version = {format}")).unwrap();
         match (recovered(&path), expected) {
             (Ok(report), Some(expected)) => assert_eq!(report.checkpoints, expected, "{format}"),
             (Err(StoreError::NewerFormat { found, .. }), None) => assert_eq!(found, format),
@@ -154,7 +154,7 @@ fn the_state_behind_pruned_checkpoints_is_not_read_through_another_schema() {
     assert_eq!(store.prune(&thread("a"), &[PruneSpan::new(1, 0, 1)]).unwrap().checkpoints, 2);
     drop(store);
     assert_eq!(recovered(&path).unwrap().checkpoints, 2);
-    raw(&path).execute_batch("DROP VIEW v_timers").unwrap();
+    raw(&path).execute_batch("DROP VIEW v_messages").unwrap();
     let report = recovered(&path).unwrap();
     assert_eq!((report.checkpoints, report.lost_count), (0, 5), "{report:?}");
 }
@@ -169,6 +169,7 @@ fn so_many_losses_are_listed_and_all_are_counted() {
                        (seq, namespace, id, branch, ordinal, step, source, created_at, sum, xxh3) {numbers} \
                        SELECT 100 + i, 99, CAST(printf('%016d', i) AS BLOB), 1, 10 + i, 0, 1, 0, zeroblob(16), 0 \
                        FROM n";
+    make_groups(&path);
     let sound = fs::read(&path).unwrap();
     for (insert, kind) in [(entries, LostKind::Entry), (checkpoints, LostKind::Checkpoint)] {
         fs::write(&path, &sound).unwrap();

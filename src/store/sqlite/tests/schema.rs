@@ -41,6 +41,7 @@ fn closed() -> (TempDir, PathBuf) {
     bench.add(&thread("a"), None, vec![list(1, vec![put(0, "stored")])]);
     let path = bench.path();
     drop(bench.store);
+    make_groups(&path);
     (bench.folder, path)
 }
 

@@ -19,8 +19,9 @@ use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::head;
 use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::rows::source::is_pruned_column;
+use crate::store::sqlite::side::timer;
 use crate::store::sqlite::sql as log_sql;
-use crate::store::sqlite::tables::{Bare, Checked, TableRow, checkpoint, namespace, timer, tombstone};
+use crate::store::sqlite::tables::{Bare, Checked, TableRow, checkpoint, namespace, tombstone};
 use crate::store::sqlite::view::ReadView;
 use parking_lot::Mutex;
 use rusqlite::Connection;
@@ -52,7 +53,7 @@ pub(crate) fn detach(conn: &Connection, caches: &mut Caches, removal: &Namespace
     conn.run(sql::THREAD_USED, [number])?;
     tombstone::Row { thread: number, state: 0 }.insert(conn)?;
     for (id, path) in &found {
-        conn.run(timer::Row::DELETE_UNDER, [id])?;
+        timer::delete_all(conn, *id)?;
         conn.run(namespace::Row::DELETE, [id])?;
         namespace::Row { id: *id, thread: number, path: path.as_str() }.insert(conn)?;
     }

@@ -17,6 +17,7 @@ use crate::store::sqlite::rows::pack::{Unpack, ValueColumn, put_uint};
 use crate::store::sqlite::rows::source::pruned_column;
 use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, KeyContent, NO_CHANGES, VersionRow};
 use crate::store::sqlite::rows::{sealed, version};
+use crate::store::sqlite::side::timer;
 use crate::store::sqlite::sql as log_sql;
 use crate::store::sqlite::tables::{TableRow, checkpoint, item, write};
 use crate::store::sqlite::view::ReadView;
@@ -206,7 +207,7 @@ impl<'a> PruneSlice<'a> {
             usage = self.usage_of(&record)?;
             record.row.source = pruned_column(record.source);
             (record.row.parents, record.row.metadata) = (Some(&packed[..]), ValueRef::from(&usage));
-            conn.run(log_sql::TIMERS_PASSED, [record.namespace, seq])?;
+            timer::delete_of(conn, record.namespace, seq)?;
         }
         if !self.has_kept_child(ordinal) {
             record.row.tasks = None;

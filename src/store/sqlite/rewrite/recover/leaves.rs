@@ -11,6 +11,7 @@ use super::cells::{PageKind, TreePage};
 use super::pages::{FilePages, PageBytes, tree_page};
 use super::sql;
 use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::file::table_group::{TableGroup, TableGroups};
 use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::sql as engine_sql;
 use crate::store::sqlite::tables::row_check::RowCheck;
@@ -38,6 +39,9 @@ pub(super) struct Defect {
 pub(super) struct FileTrees {
     /// The pages of each damaged table that hold rows, in the order of the walk.
     damaged: HashMap<&'static str, Vec<u64>>,
+    /// The tables that the file does not have, and those of which it is not known where they begin.
+    absent: Vec<&'static str>,
+    pub(super) unknown: Vec<&'static str>,
     /// The unique indexes of names, threads and namespaces.
     indexes: HashMap<&'static str, Vec<u64>>,
     pub(super) defects: Vec<Defect>,
@@ -69,11 +73,27 @@ enum TreeStep {
 
 impl FileTrees {
     /// Walks the trees of a file. `roots` are those of all tables and indexes.
-    pub(super) fn walk(pages: &FilePages, roots: &HashMap<String, i64>, collects_all: bool) -> Self {
+    pub(super) fn walk(
+        pages: &FilePages,
+        roots: &HashMap<String, i64>,
+        groups: Option<TableGroups>,
+        collects_all: bool,
+    ) -> Self {
+        let is_absent = |table: &str| groups.zip(TableGroup::of(table)).is_some_and(|(groups, of)| !groups.has(of));
         let (mut seen, mut defects) = (BTreeSet::new(), Vec::new());
+        let (mut absent, mut unknown) = (Vec::new(), Vec::new());
         let (mut damaged, mut indexes) = (HashMap::new(), HashMap::new());
         let root = |name: &str| roots.get(name).and_then(|root| u32::try_from(*root).ok()).unwrap_or_default();
         for shape in recovered() {
+            if !roots.contains_key(shape.name) {
+                if is_absent(shape.name) {
+                    absent.push(shape.name);
+                } else {
+                    unknown.push(shape.name);
+                    damaged.insert(shape.name, Vec::new());
+                }
+                continue;
+            }
             let mut walk = TreeWalk::new(pages, Some(shape), &mut seen);
             walk.run(root(shape.name));
             if collects_all || !walk.defects.is_empty() || pages.is_displaced() {
@@ -89,7 +109,7 @@ impl FileTrees {
                 indexes.insert(*table, walk.rows);
             }
         }
-        Self { damaged, indexes, defects, seen }
+        Self { damaged, absent, unknown, indexes, defects, seen }
     }
 
     /// Returns whether all tables can be read from their roots.
@@ -97,22 +117,23 @@ impl FileTrees {
         self.damaged.is_empty()
     }
 
-    /// Returns whether a table is collected.
-    pub(super) fn is_damaged(&self, table: &str) -> bool {
-        self.damaged.contains_key(table)
+    /// Returns whether a table is read from its root.
+    pub(super) fn is_read(&self, table: &str) -> bool {
+        !self.damaged.contains_key(table) && !self.absent.contains(&table)
     }
 
-    /// Collects the rows of the damaged tables in an empty database.
+    /// Collects the rows of the damaged tables in an empty database. It has the absent tables as well, without rows.
     pub(super) fn collect(&self, pages: &FilePages, conn: &Connection) -> Res<()> {
         conn.execute_batch(sql::SCRATCH_FILE)?;
         conn.execute_batch(engine_sql::BEGIN_READ)?;
-        for shape in recovered() {
-            let Some(places) = self.damaged.get(shape.name) else { continue };
+        for shape in recovered().filter(|shape| !self.is_read(shape.name)) {
             conn.execute_batch(&shape.create())?;
+            let Some(places) = self.damaged.get(shape.name) else { continue };
             for page in places.iter().filter_map(|place| pages.at(*place)) {
                 found_on(pages, &page).0.into_iter().try_for_each(|row| shape.insert(conn, row))?;
             }
         }
+        TableGroup::note_all(conn)?;
         for page in pages.unseen(&self.seen) {
             let (rows, kind) = found_on(pages, &page);
             let all: Vec<&Columns> = rows.iter().collect();
@@ -164,12 +185,16 @@ impl<'w> TreeWalk<'w> {
         let Some((at, bytes)) = self.pages.page(number) else {
             return self.unreadable(place, "it is not in the file", is_root);
         };
+        let is_of_table = self.shape.map(|shape| shape.is_numbered());
         // The root of an empty table is a leaf without cells.
-        if is_root && matches!(bytes[..5], [10 | 13, 0, 0, 0, 0]) {
+        let empty = |is_of_table| if is_of_table { 13 } else { 10 };
+        if is_root
+            && bytes[1..5] == [0; 4]
+            && is_of_table.map_or(matches!(bytes[0], 10 | 13), |is| bytes[0] == empty(is))
+        {
             self.seen.insert(at);
             return;
         }
-        let is_of_table = self.shape.map(|shape| shape.is_numbered());
         let page = tree_page(&bytes).filter(|page| is_of_table.is_none_or(|is| is == page.kind.is_of_table()));
         let Some(page) = page else { return self.unreadable(place, "it is a page of something else", is_root) };
         let mut rows = rows_of(self.pages, &page);
@@ -322,9 +347,10 @@ fn assign(rows: &[&Columns], kind: PageKind) -> Option<&'static TableDescription
     }
 }
 
-/// Returns whether the rows of a page are those of another table.
+/// Returns whether the rows of a page are those of another tree.
 fn is_of_other(shape: &TableDescription, rows: &[&Columns], kind: PageKind) -> bool {
-    !shape.is_of(rows) && assign(rows, kind).is_some()
+    let is_none = !rows.is_empty() && !rows.iter().any(|row| shape.fits(row));
+    is_none || (!shape.is_of(rows) && assign(rows, kind).is_some())
 }
 
 /// Returns whether rows that have the columns of both are items and not versions: their checks verify, or, in a file

@@ -4,7 +4,7 @@
 //! first page, with the header and the schema, is replaced by one that is made here: the tables are those of the
 //! format, and their first pages are read from the old schema or, where that is damaged, are those of every new file.
 //! The rows of tables whose trees are damaged are collected from their pages ([`leaves`](super::leaves)), and stand in
-//! the place of those tables. *Absent:* indexes, triggers and views.
+//! the place of those tables; tables that the file does not have are empty. *Absent:* indexes, triggers and views.
 
 use super::header::{self, DamagedHeader};
 use super::leaves::{Defect, FileTrees, recovered};
@@ -16,13 +16,14 @@ use crate::store::sqlite::file::format::identify;
 use crate::store::sqlite::file::guard::is_of_application;
 use crate::store::sqlite::file::paths::{beside, cannot_open, opening};
 use crate::store::sqlite::file::system::{self, Stamp};
+use crate::store::sqlite::file::table_group::{TableGroup, TableGroups};
 use crate::store::sqlite::file::wal_link::{self, LogLink};
 use crate::store::sqlite::file::{format, open, registry, schema};
 use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::sql as engine_sql;
 use crate::store::sqlite::tables::{TableDescription, TableRow, checkpoint};
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -88,7 +89,14 @@ impl DamagedFile {
             doubts.push(reason);
         }
         let made = readable(&copied, scratch, collects_all, &old).map_err(|fault| opening(scratch, fault))?;
-        let (conn, defects, is_damaged, whole) = made;
+        let (conn, trees, whole) = made;
+        let is_damaged = !trees.is_whole();
+        if trees.unknown.iter().any(|table| TableGroup::of(table) == Some(TableGroup::Memory)) {
+            doubts.push(
+                "its schema is damaged: it is not known whether it had more entries of the key-value memory".into(),
+            );
+        }
+        let defects = trees.defects;
         let mut of_application: Vec<String> = old.tables.into_iter().filter(|name| is_of_application(name)).collect();
         of_application.sort();
         let (is_known, log_error) = (!header.is_other, old.log_error);
@@ -96,49 +104,45 @@ impl DamagedFile {
     }
 }
 
-/// A connection to the rows of a file, the defects of its trees, whether there are any, and its second copy.
-type Readable = (Connection, Vec<Defect>, bool, Option<Connection>);
+/// A connection to the rows of a file, its trees, and its second copy.
+type Readable = (Connection, FileTrees, Option<Connection>);
 
 /// Makes the rows of a copy readable.
 fn readable(path: &Path, scratch: &Path, collects_all: bool, old: &OldSchema) -> Res<Readable> {
     let mut roots = if old.is_whole { HashMap::new() } else { roots_of_new_file().unwrap_or_default() };
     roots.extend(old.roots.iter().map(|(name, root)| (name.clone(), *root)));
-    let (trees, pages) = walk(path, &roots, collects_all)?;
-    let is_pruned = |conn: &Connection| conn.one::<bool>(sql::HAS_PRUNED, []);
-    if trees.is_whole() {
-        let has_pruned = old.is_whole && old.has_pruned;
-        let whole = if has_pruned { Some(second_copy(path, &scratch.join("whole.db"))?) } else { None };
-        header::replace_first_page(path, &scratch.join("page.db"), &roots, &|_| true)?;
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let conn = Connection::open_with_flags(path, flags)?;
-        conn.execute_batch(sql::READ_STRICTLY)?;
-        return Ok((conn, Vec::new(), false, whole));
-    }
+    let (trees, pages) = walk(path, (&roots, old.groups), collects_all)?;
+    let has_pruned = trees.is_whole() && old.is_whole && old.has_pruned;
+    let mut whole = if has_pruned { Some(second_copy(path, &scratch.join("whole.db"))?) } else { None };
     let conn = Connection::open(scratch.join("rows.db"))?;
     trees.collect(&pages, &conn)?;
-    let is_sound = |table: &str| !trees.is_damaged(table);
-    if recovered().any(|table| is_sound(table.name)) {
-        header::replace_first_page(path, &scratch.join("page.db"), &roots, &is_sound)?;
+    let is_read = |table: &str| trees.is_read(table);
+    if recovered().any(|table| is_read(table.name)) {
+        header::replace_first_page(path, &scratch.join("page.db"), &roots, &is_read)?;
         conn.execute(sql::ATTACH, [path.to_string_lossy()])?;
     }
     conn.execute_batch(sql::READ_STRICTLY)?;
-    let whole = match is_pruned(&conn) {
-        Ok(true) => Some(made_whole(path, scratch, &trees)?),
-        // A damaged page hides the pruned ones, and their table was not collected.
-        Ok(false) | Err(_) => None,
-    };
-    Ok((conn, trees.defects, true, whole))
+    // If a damaged page hides the pruned ones, their table was not collected.
+    let is_pruned = || conn.query_row(sql::HAS_PRUNED, [], |row| row.get::<_, bool>(0)).unwrap_or(false);
+    if !trees.is_whole() && is_pruned() {
+        whole = Some(made_whole(path, scratch, &trees)?);
+    }
+    Ok((conn, trees, whole))
 }
 
 /// Walks the trees of a file, which bytes that are missing or too many may have displaced.
-fn walk(path: &Path, roots: &HashMap<String, i64>, collects_all: bool) -> Res<(FileTrees, FilePages)> {
+fn walk(
+    path: &Path,
+    (roots, groups): (&HashMap<String, i64>, Option<TableGroups>),
+    collects_all: bool,
+) -> Res<(FileTrees, FilePages)> {
     let io = |error: io::Error| failed(path, &error);
     let mut pages = FilePages::read(File::open(path).map_err(io)?).map_err(io)?;
-    let mut trees = FileTrees::walk(&pages, roots, collects_all);
+    let mut trees = FileTrees::walk(&pages, roots, groups, collects_all);
     if !trees.is_whole() {
         pages.locate();
         if pages.is_displaced() {
-            trees = FileTrees::walk(&pages, roots, collects_all);
+            trees = FileTrees::walk(&pages, roots, groups, collects_all);
         }
     }
     match pages.is_read() {
@@ -156,16 +160,16 @@ fn made_whole(path: &Path, scratch: &Path, trees: &FileTrees) -> Res<Connection>
     let tables =
         statements.split("\n\n").filter(|block| !sql::NO_TABLE_OR_INDEX.iter().any(|words| block.contains(words)));
     tables.into_iter().try_for_each(|block| whole.execute_batch(block))?;
-    let is_sound = recovered().any(|table| !trees.is_damaged(table.name));
+    let is_any_read = recovered().any(|table| trees.is_read(table.name));
     for (name, file) in [("collected", scratch.join("rows.db")), ("store", path.to_path_buf())] {
-        if name == "store" && !is_sound {
+        if name == "store" && !is_any_read {
             continue;
         }
         whole.execute(&sql::ATTACH.replace("store", name), [file.to_string_lossy()])?;
     }
     whole.execute_batch(engine_sql::BEGIN_READ)?;
     for TableDescription { name: table, columns, .. } in recovered() {
-        let from = if trees.is_damaged(table) { "collected" } else { "store" };
+        let from = if trees.is_read(table) { "store" } else { "collected" };
         let columns = columns.iter().map(|column| column.name).collect::<Vec<_>>().join(", ");
         let copy = sql::COPY.replace("{table}", table).replace("{columns}", &columns).replace("{from}", from);
         whole.execute(&copy, [])?;
@@ -252,6 +256,8 @@ fn copy_bytes(source: &mut File, to: &Path) -> Result<(), CopyError> {
 struct OldSchema {
     /// True if it is the schema of the format.
     is_whole: bool,
+    /// The groups that the file has, if its header is sound, or its schema has them alone.
+    groups: Option<TableGroups>,
     /// The first pages of the tables and indexes.
     roots: HashMap<String, i64>,
     tables: Vec<String>,
@@ -282,6 +288,8 @@ fn fold(path: &Path, foreign: Option<String>) -> Res<OldSchema> {
     match folded {
         Ok(conn) => {
             old.is_whole = schema::verify(&conn).is_ok();
+            let is_sound = |groups: &TableGroups| old.is_whole || groups.format() == engine_sql::FORMAT;
+            old.groups = TableGroups::read(&conn).ok().filter(is_sound);
             // A damaged page may hide a pruned checkpoint.
             old.has_pruned = conn.one(sql::HAS_PRUNED, []).unwrap_or(true);
             // The rows before a damaged one are read.

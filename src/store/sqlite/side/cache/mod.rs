@@ -6,6 +6,7 @@ use crate::base::limits::KV_EXPIRED_MAX;
 use crate::base::{Codec, Encoded, Timestamp};
 use crate::store::side_tables::{CacheChange, CacheKey};
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::file::table_group::TableGroup;
 use crate::store::sqlite::keys::{Identity, Keys};
 use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::rows::checksums::cache_check;
@@ -18,6 +19,11 @@ use std::borrow::Cow;
 /// Makes changes in the transaction that is open.
 pub(crate) fn write(conn: &Connection, keys: &Keys, changes: &[CacheChange]) -> Res<()> {
     for change in changes {
+        if matches!(change, CacheChange::Put { .. }) {
+            TableGroup::Cache.make(conn)?;
+        } else if !TableGroup::Cache.exists(conn)? {
+            continue;
+        }
         match change {
             CacheChange::Put { key, value, now, expires_at } => {
                 conn.run(sql::CACHE_EXPIRED, params![now.as_micros(), KV_EXPIRED_MAX])?;
@@ -51,6 +57,9 @@ pub(crate) fn write(conn: &Connection, keys: &Keys, changes: &[CacheChange]) -> 
 
 /// Returns the value under a key, unless it has expired.
 pub(crate) fn value(view: ReadView<'_>, key: &CacheKey, now: Timestamp) -> Res<Option<Encoded>> {
+    if !TableGroup::Cache.exists(view.conn)? {
+        return Ok(None);
+    }
     let namespace = pack(&key.namespace);
     let name = key_column(view.keys, &namespace, &key.key);
     view.conn.read_first(sql::CACHED, params![now.as_micros(), namespace, name], |row| decode(view, row))

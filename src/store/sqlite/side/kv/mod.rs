@@ -10,6 +10,7 @@ use crate::base::{Codec, Encoded, Timestamp};
 use crate::store::error::StoreError;
 use crate::store::side_tables::{KvChange, KvNamespace, KvRecord, KvVector};
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::file::table_group::TableGroup;
 use crate::store::sqlite::keys::{Identity, Keys};
 use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::names::Names;
@@ -29,6 +30,11 @@ const PATH: usize = kv::TABLE.columns.len();
 /// Makes changes in the transaction that is open.
 pub(crate) fn write(conn: &Connection, keys: &Keys, changes: &[KvChange]) -> Res<()> {
     for change in changes {
+        if matches!(change, KvChange::Put { .. }) {
+            TableGroup::Memory.make(conn)?;
+        } else if !TableGroup::Memory.exists(conn)? {
+            continue;
+        }
         match change {
             KvChange::Put { namespace, key, value, now, expires_at } => {
                 remove_expired(conn, *now)?;
@@ -177,6 +183,9 @@ fn place(conn: &Connection, namespace: i64, key: &str) -> Res<Option<(i64, i64, 
 
 /// Returns an entry that has not expired.
 pub(crate) fn entry(view: ReadView<'_>, namespace: &KvNamespace, key: &str, now: Timestamp) -> Res<Option<KvRecord>> {
+    if !TableGroup::Memory.exists(view.conn)? {
+        return Ok(None);
+    }
     let read = |row: &Row<'_>| decode(view, &kv::Row::read(row, 0)?, namespace);
     let Some(record) = view.conn.read_first(engine_sql::KV_ENTRY, params![namespace.path(), key], read)? else {
         neighbors::no_kv_namespace(view.conn, namespace.path())?;
@@ -217,7 +226,7 @@ pub(crate) fn indexed(
     now: Timestamp,
     visit: &mut dyn FnMut(&KvRecord, &[KvVector]) -> Result<bool, StoreError>,
 ) -> Res<()> {
-    if !view.conn.one::<bool>(kv_vector::Row::EXISTS, [])? {
+    if !TableGroup::Memory.exists(view.conn)? || !view.conn.one::<bool>(kv_vector::Row::EXISTS, [])? {
         return Ok(());
     }
     for StoredNamespace { id, namespace, .. } in numbered(view, under)? {
@@ -238,6 +247,9 @@ pub(crate) fn indexed(
 
 /// Returns the names of expired entries, the earliest first.
 pub(crate) fn expired(conn: &Connection, now: Timestamp, limit: usize) -> Res<Vec<(KvNamespace, String)>> {
+    if !TableGroup::Memory.exists(conn)? {
+        return Ok(Vec::new());
+    }
     let params = params![now.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)];
     let rows: Vec<(i64, Option<String>, String)> = conn.all(kv_sql::EXPIRED, params)?;
     let named = rows.into_iter().map(|(id, path, key)| {
@@ -299,6 +311,9 @@ impl StoredNamespace {
 
 fn numbered(view: ReadView<'_>, under: Option<&KvNamespace>) -> Res<Vec<StoredNamespace>> {
     let conn = view.conn;
+    if !TableGroup::Memory.exists(conn)? {
+        return Ok(Vec::new());
+    }
     neighbors::no_hidden_kv_namespace(conn, &view.names.counted)?;
     // Every namespace is in the root.
     let rows: Vec<(i64, String, i64, i64)> = match under.filter(|under| !under.path().is_empty()) {

@@ -9,6 +9,7 @@ use crate::base::Timestamp;
 use crate::base::internal::hash::{check64, keyed_checksum};
 use crate::store::lease::{LeaseGroup, NewLease};
 use crate::store::sqlite::fault::{Fault, Res};
+use crate::store::sqlite::file::table_group::TableGroup;
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::tables::{Bare, TableRow, lease_group};
@@ -19,18 +20,30 @@ pub(super) fn admit(conn: &Connection, keys: &Keys, lease: &NewLease, thread: Op
     debug_assert!(lease.validate().is_ok(), "a claim is validated before it is written");
     let Some((now, groups)) = lease.entered() else { return Ok(()) };
     for group in groups {
-        let number = number(keys, group);
-        let mut members = Vec::new();
-        for (member, until) in conn.all::<(i64, Option<i64>), Vec<_>>(sql::GROUP_MEMBERS, [number])? {
-            if Some(member) != thread {
-                let lease = super::read(conn, keys, member)?;
-                let is_live = until.is_none_or(|until| until >= 0) && lease.is_some_and(|lease| lease.is_live(now));
-                members.push((is_live, until.map(|until| Timestamp::from_micros(until.saturating_abs()))));
-            }
-        }
-        group.admit(now, members).map_err(Fault::Store)?;
+        group.admit(now, members(conn, keys, group, (thread, now))?).map_err(Fault::Store)?;
     }
     Ok(())
+}
+
+/// Returns the members of a group beside a thread: whether each is live, and until when its claim counts for the rate.
+fn members(
+    conn: &Connection,
+    keys: &Keys,
+    group: &LeaseGroup,
+    (beside, now): (Option<i64>, Timestamp),
+) -> Res<Vec<(bool, Option<Timestamp>)>> {
+    let mut members = Vec::new();
+    if !TableGroup::Leases.exists(conn)? {
+        return Ok(members);
+    }
+    for (member, until) in conn.all::<(i64, Option<i64>), Vec<_>>(sql::GROUP_MEMBERS, [number(keys, group)])? {
+        if Some(member) != beside {
+            let lease = super::read(conn, keys, member)?;
+            let is_live = until.is_none_or(|until| until >= 0) && lease.is_some_and(|lease| lease.is_live(now));
+            members.push((is_live, until.map(|until| Timestamp::from_micros(until.saturating_abs()))));
+        }
+    }
+    Ok(members)
 }
 
 /// Takes a thread out of its groups. A claim that counts for a rate does so until its time has passed.

@@ -17,6 +17,7 @@ use crate::store::sqlite::commit::batch;
 use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::commit::leases::{RetainedLease, retained};
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
+use crate::store::sqlite::file::table_group::TableGroup;
 use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::lease::read;
 use crate::store::sqlite::tables::{TableRow, lease};
@@ -91,6 +92,9 @@ fn put(
     let owner = *lease.owner.id();
     let expires_at = lease.expires_at.map(Timestamp::as_micros);
     let row = lease::Row { thread, epoch, owner, process: &process, expires_at, recoveries };
+    if is_new {
+        TableGroup::Leases.make(conn)?;
+    }
     let statement = if is_new { lease::Row::INSERT } else { sql::LEASE_UPDATE };
     caches.fresh = true;
     if row.store(conn, statement, Some(row.row_check().finish_keyed(&caches.keys)))? != 1 {
@@ -111,6 +115,9 @@ fn put(
 
 /// Deletes the lease of a thread that is being deleted.
 pub(crate) fn hide(conn: &Connection, thread: i64) -> Res<()> {
+    if !TableGroup::Leases.exists(conn)? {
+        return Ok(());
+    }
     conn.run(lease::Row::DELETE, [thread])?;
     groups::hide(conn, thread)
 }

@@ -12,6 +12,7 @@ use crate::store::marked::without_timer;
 use crate::store::record::{CheckpointRef, TimerRecord};
 use crate::store::sqlite::commit::batch::Tx;
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::file::table_group::TableGroup;
 use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::read::head;
 use crate::store::sqlite::rows::checksums::timer_check;
@@ -20,7 +21,7 @@ use crate::store::sqlite::tables::{TableRow, timer};
 use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::view::ReadView;
 use rusqlite::types::Value;
-use rusqlite::{Row, params};
+use rusqlite::{Connection, Row, params};
 pub(crate) use sql::CHECK_TIMERS;
 use std::collections::HashSet;
 
@@ -29,11 +30,15 @@ impl Tx<'_> {
     pub(crate) fn put_timer(&mut self, timer: &NewTimer) -> Res<()> {
         let (namespace, task) = (self.namespace, timer.task.as_bytes());
         let Some(wake_at) = timer.wake_at.map(Timestamp::as_micros) else {
+            if !TableGroup::Timers.exists(self.conn)? {
+                return Ok(());
+            }
             self.conn.run(timer::Row::DELETE, params![namespace, task])?;
             return Ok(());
         };
         let of = self.local(&timer.checkpoint)?;
         let place = (self.batch.thread.as_str(), self.batch.namespace.as_str());
+        TableGroup::Timers.make(self.conn)?;
         let row = params![
             namespace,
             task,
@@ -51,9 +56,24 @@ impl Tx<'_> {
         if !self.caches.may_have_timers(self.conn)? {
             return Ok(());
         }
-        self.conn.run(log_sql::TIMERS_PASSED, [self.namespace, passed])?;
-        Ok(())
+        delete_of(self.conn, self.namespace, passed)
     }
+}
+
+/// Deletes the timers of a checkpoint.
+pub(crate) fn delete_of(conn: &Connection, namespace: i64, checkpoint: i64) -> Res<()> {
+    if TableGroup::Timers.exists(conn)? {
+        conn.run(log_sql::TIMERS_PASSED, [namespace, checkpoint])?;
+    }
+    Ok(())
+}
+
+/// Deletes the timers of a namespace.
+pub(crate) fn delete_all(conn: &Connection, namespace: i64) -> Res<()> {
+    if TableGroup::Timers.exists(conn)? {
+        conn.run(timer::Row::DELETE_UNDER, [namespace])?;
+    }
+    Ok(())
 }
 
 /// Columns of a timer, and that of the entry of the index by which it was found.
@@ -63,6 +83,9 @@ const OF_INDEX: usize = 7;
 
 /// Returns the timers of heads by their timestamps: all, or those that are due.
 pub(crate) fn list(view: ReadView<'_>, due_by: Option<Timestamp>, limit: usize) -> Res<Vec<TimerRecord>> {
+    if !TableGroup::Timers.exists(view.conn)? {
+        return Ok(Vec::new());
+    }
     let due_by = due_by.map_or(i64::MAX, Timestamp::as_micros);
     must_have_timestamps(view)?;
     neighbors::no_hidden_timer(view.conn, &view.names.counted)?;
@@ -105,9 +128,12 @@ fn entry(view: ReadView<'_>, row: &Row<'_>) -> Res<TimerRecord> {
 /// Returns the timers of the head of a namespace by their timestamps.
 pub(crate) fn list_of(view: ReadView<'_>, thread: &ThreadId, path: &Namespace) -> Res<Vec<TimerRecord>> {
     let Some(namespace) = view.namespace(thread, path)? else { return Ok(Vec::new()) };
-    let head = head::head(view.conn, view.keys, namespace)?;
-    let mut timers = view.conn.read_all(sql::TIMERS_OF_NAMESPACE, [namespace], |row| decode(view, row))?;
-    timers.retain(|timer| head == Some(timer.point.checkpoint));
+    let mut timers = Vec::new();
+    if TableGroup::Timers.exists(view.conn)? {
+        let head = head::head(view.conn, view.keys, namespace)?;
+        timers = view.conn.read_all(sql::TIMERS_OF_NAMESPACE, [namespace], |row| decode(view, row))?;
+        timers.retain(|timer| head == Some(timer.point.checkpoint));
+    }
     // A row that damage moves to another namespace leaves no gap here.
     let missing = if path.is_root() { missing(view, namespace, thread)? } else { Vec::new() };
     match missing.first() {
@@ -134,7 +160,10 @@ pub(crate) fn missing(view: ReadView<'_>, namespace: i64, thread: &ThreadId) -> 
     if record.tasks.is_empty() || view.is_continued(namespace, (record.branch as i64, record.ordinal as i64))? {
         return Ok(Vec::new());
     }
-    let timers: HashSet<[u8; 16]> = view.conn.all(sql::TIMERS_OF, [namespace, record.seq as i64])?;
+    let mut timers = HashSet::<[u8; 16]>::new();
+    if TableGroup::Timers.exists(view.conn)? {
+        timers = view.conn.all(sql::TIMERS_OF, [namespace, record.seq as i64])?;
+    }
     let missing = without_timer(&record, &view.writes(&point)?, |task| timers.contains(task.as_bytes()));
     Ok(missing.into_iter().map(|(task, at)| NewTimer::new(head, task, Some(at))).collect())
 }
