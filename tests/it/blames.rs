@@ -8,7 +8,7 @@ use annals::store::StoreError::Invalid;
 use annals::store::log::LogExt;
 use serde_json::json;
 
-use super::both::on_both;
+use super::on_both::on_both;
 
 #[derive(State, Clone, Default)]
 struct Chat {

@@ -10,7 +10,7 @@ use annals::store::log::LogExt;
 use annals::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
 use annals::store::{OpenOptions, Source, StoreError};
 
-use super::both::on_both;
+use super::on_both::on_both;
 
 #[derive(State, Clone, Default)]
 struct Note {

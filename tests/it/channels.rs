@@ -10,7 +10,7 @@ use annals::prelude::*;
 use annals::state::{KeyMap, StateError, Text};
 use annals::store::{ItemRange, StoreError};
 
-use super::both::on_both;
+use super::on_both::on_both;
 use crate::cases;
 
 #[derive(State, Clone, Default)]

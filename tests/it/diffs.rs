@@ -4,7 +4,7 @@ use annals::base::{IdSource, Map};
 use annals::history::{ChannelDiff, ItemDiff, Snapshot, Thread, diff};
 use annals::prelude::*;
 
-use super::both::on_both;
+use super::on_both::on_both;
 use crate::cases;
 
 #[derive(State, Clone, Default)]

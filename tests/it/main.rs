@@ -4,20 +4,20 @@
 
 mod backends;
 mod blames;
-mod both;
 mod branches;
-mod carried;
 mod channels;
+mod compacted_messages;
 mod compat;
 mod damaged;
 mod diffs;
 mod facts;
 mod hostile;
+mod kv_search;
 mod limits;
 mod locks;
-mod meaning;
 mod memory_backend;
 mod memory_threads;
+mod on_both;
 mod partials;
 mod points;
 mod prune;

@@ -12,7 +12,7 @@ use annals::prelude::*;
 use annals::store::log::LogExt;
 use annals::store::{ItemRange, OpenOptions, SearchQuery, StoreError, ThreadQuery};
 
-use super::both::on_both;
+use super::on_both::on_both;
 
 /// Persists each chunk.
 const ALWAYS: Duration = Duration::ZERO;

@@ -8,7 +8,7 @@ use annals::store::log::{LogExt, PruneSpan};
 use annals::store::record::{TaskKind, TaskRecord};
 use annals::store::{CheckpointRef, Source, StoreError, WriteMark};
 
-use crate::both::on_both;
+use crate::on_both::on_both;
 
 #[derive(State, Clone, Default, Debug, PartialEq)]
 struct Chat {

@@ -10,7 +10,7 @@ use annals::prelude::*;
 use annals::store::operation::OperationQuery;
 use annals::store::{Key, OpenOptions, StoreError};
 
-use super::both::on_both;
+use super::on_both::on_both;
 
 #[derive(State, Clone, Default, Debug, PartialEq)]
 struct Note {

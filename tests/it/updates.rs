@@ -7,7 +7,7 @@ use annals::store::batch::{Batch, NewCheckpoint, Parent};
 use annals::store::log::LogExt;
 use annals::store::{ItemRange, Source, StoreError};
 
-use super::both::on_both;
+use super::on_both::on_both;
 
 fn longest(old: String, new: String) -> String {
     if new.len() > old.len() { new } else { old }

@@ -14,7 +14,7 @@ use annals::store::log::{LogExt, LogPosition};
 use annals::store::{Key, OpenOptions, StoreError};
 use futures_core::Stream;
 
-use super::both::on_both;
+use super::on_both::on_both;
 
 #[derive(State, Clone, Default)]
 struct Count {

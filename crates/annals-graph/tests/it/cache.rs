@@ -10,9 +10,9 @@ use annals_graph::task::Task;
 use annals_graph::{RunError, block_on};
 use macro_rules_attribute::apply;
 
+use crate::backends::{place, same_after_reload};
 use crate::functional::Log;
 use crate::kv::Hand;
-use crate::places::{place, same_after_reload};
 
 #[derive(State, Clone, Default, Debug, PartialEq)]
 struct Work {

@@ -16,8 +16,8 @@ use annals_graph::task::Task;
 use macro_rules_attribute::apply;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::lines::{EVERY_WAY, Log, LogUpdate, line, run_on, start};
-use crate::places::{GUARD, new_thread, place, same_after_reload};
+use crate::backends::{GUARD, new_thread, place, same_after_reload};
+use crate::line_state::{EVERY_WAY, Log, LogUpdate, line, run_on, start};
 
 #[derive(State, Clone, Default, Debug, PartialEq)]
 struct Heard {

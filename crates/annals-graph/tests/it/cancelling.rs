@@ -18,9 +18,9 @@ use annals_graph::task::{RunControl, Task};
 use annals_graph::{RunError, block_on};
 use macro_rules_attribute::apply;
 
+use crate::backends::{new_thread, place_with, same_after_reload};
 use crate::clock::SimClock;
-use crate::lines::{self, EVERY_WAY, Log, LogUpdate, line, start};
-use crate::places::{new_thread, place_with, same_after_reload};
+use crate::line_state::{self, EVERY_WAY, Log, LogUpdate, line, start};
 
 /// A new thread.
 fn thread() -> Thread {
@@ -91,7 +91,7 @@ fn run_on(
     value: &'static str,
     durability: Durability,
 ) -> Result<Outcome<Log>> {
-    lines::run_on(driver, graph.run(thread).context(value).durability(durability), input)
+    line_state::run_on(driver, graph.run(thread).context(value).durability(durability), input)
 }
 
 #[apply(each_backend)]

@@ -10,8 +10,8 @@ use annals_graph::task::{CallError, Task};
 use macro_rules_attribute::apply;
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::backends::place;
 use crate::functional::Log;
-use crate::places::place;
 
 fn thread() -> Thread {
     place().thread("t").unwrap()

@@ -8,7 +8,7 @@ use annals_graph::prelude::*;
 use annals_graph::{ErrorKind, RunError};
 use macro_rules_attribute::apply;
 
-use crate::places::place;
+use crate::backends::place;
 
 fn add(old: i64, new: i64) -> i64 {
     old + new

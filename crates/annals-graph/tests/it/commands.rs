@@ -9,7 +9,7 @@ use annals_graph::task::Interrupt;
 use annals_graph::{ResumeProblem, RunError};
 use macro_rules_attribute::apply;
 
-use crate::places::{place, same_after_reload};
+use crate::backends::{place, same_after_reload};
 
 #[derive(State, Clone, Default, Debug, PartialEq)]
 struct Log {

@@ -6,7 +6,7 @@ use annals_graph::prelude::*;
 use annals_graph::task::RunControl;
 use macro_rules_attribute::apply;
 
-use crate::places::place;
+use crate::backends::place;
 
 #[derive(State, Clone, Default, Debug, PartialEq)]
 struct Work {

@@ -11,7 +11,7 @@ use annals_graph::prelude::*;
 use macro_rules_attribute::apply;
 use serde_json::json;
 
-use crate::places::{GUARD, place};
+use crate::backends::{GUARD, place};
 
 /// A graph whose only branch leads to `pay`, or to a node that no run reaches.
 fn order(name: &str, version: Option<&str>, other: &str) -> CompiledGraph<DynState> {

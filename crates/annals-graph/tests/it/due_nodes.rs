@@ -8,8 +8,8 @@ use annals_graph::runs::ThreadStatus;
 use annals_graph::{Error, RunError, RunEventKind, Worker};
 use macro_rules_attribute::apply;
 
+use crate::backends::{new_thread, place};
 use crate::functional::Log;
-use crate::places::{new_thread, place};
 
 type Graph = CompiledGraph<DynState>;
 

@@ -13,9 +13,9 @@ use annals_graph::prelude::*;
 use annals_graph::task::Task;
 use macro_rules_attribute::apply;
 
-use crate::hands::{at, timed};
-use crate::lines::{Log, line};
-use crate::places::{in_a_file, place, place_with};
+use crate::backends::{in_a_file, place, place_with};
+use crate::line_state::{Log, line};
+use crate::test_clock::{at, timed};
 
 /// Returns the threads that sleep, each with the second at which it wakes.
 fn sleepers(store: &Store) -> Vec<(String, i64)> {

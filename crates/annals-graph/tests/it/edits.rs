@@ -9,7 +9,7 @@ use annals_graph::{EditProblem, RunError};
 use annals_graph::{StateUpdate, UpdateAs};
 use macro_rules_attribute::apply;
 
-use crate::places::{place, same_after_reload};
+use crate::backends::{place, same_after_reload};
 
 #[derive(State, Clone, Default, Debug, PartialEq)]
 struct Log {

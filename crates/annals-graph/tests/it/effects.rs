@@ -20,8 +20,8 @@ use annals_graph::task::Task;
 use annals_graph::{IntoInput, Run};
 use macro_rules_attribute::apply;
 
-use crate::lines::{EVERY_WAY, Log, line, run_on, start};
-use crate::places::new_thread;
+use crate::backends::new_thread;
+use crate::line_state::{EVERY_WAY, Log, line, run_on, start};
 
 /// The folder in which a child works.
 const FOLDER: &str = "ANNALS_EFFECTS_FOLDER";

@@ -9,8 +9,8 @@ use annals_graph::task::Task;
 use annals_graph::{RunEvent, RunEventKind, Worker};
 use macro_rules_attribute::apply;
 
-use crate::hands::{at, timed};
-use crate::places::place;
+use crate::backends::place;
+use crate::test_clock::{at, timed};
 
 /// The events that were reported, as lines.
 #[derive(Clone, Default)]

@@ -13,9 +13,9 @@ use annals_graph::task::Task;
 use annals_graph::{Durability, ResumeProblem, RunError};
 use macro_rules_attribute::apply;
 
-use crate::hands::{at, timed};
-use crate::lines::{EVERY_WAY, Log, LogUpdate, line, run_on, start};
-use crate::places::{GUARD, new_thread, same_after_reload};
+use crate::backends::{GUARD, new_thread, same_after_reload};
+use crate::line_state::{EVERY_WAY, Log, LogUpdate, line, run_on, start};
+use crate::test_clock::{at, timed};
 
 fn ask(_: &Log, context: &Context) -> NodeResult<LogUpdate> {
     Ok(line(context.interrupt("?")?.as_str().unwrap_or_default()))

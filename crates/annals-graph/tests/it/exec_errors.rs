@@ -16,9 +16,9 @@ use annals_graph::task::{RunControl, Task};
 use annals_graph::{Durability, EditProblem, ResumeProblem, RunError, TimeoutKind, block_on};
 use macro_rules_attribute::apply;
 
-use crate::hands::timed;
-use crate::lines::{EVERY_WAY, Log, LogUpdate, line, run_on, start};
-use crate::places::{GUARD, new_thread};
+use crate::backends::{GUARD, new_thread};
+use crate::line_state::{EVERY_WAY, Log, LogUpdate, line, run_on, start};
+use crate::test_clock::timed;
 
 fn x() -> String {
     "x".into()
@@ -175,7 +175,7 @@ fn a_run_ends_at_its_recursion_limit_and_goes_on_from_there() {
     for limit in 1..=4 {
         let thread = new_thread();
         let run = |input: Input| graph.run(&thread).recursion_limit(limit).invoke(input);
-        let begun = run(crate::lines::start());
+        let begun = run(crate::line_state::start());
         if limit == 4 {
             assert!(begun.unwrap().is_done(), "the superstep after the last node finds nothing to run");
             continue;
@@ -246,7 +246,7 @@ fn a_second_command_in_an_open_superstep_is_stored_behind_the_first() {
     let [a, b] = [0, 1].map(|at: usize| asked.interrupts()[at].id.clone());
     let done = graph.invoke(&thread, by_id([(&a, "one"), (&b, "two")])).unwrap();
     assert_eq!(done.state().lines.to_vec(), ["first", "second", "one", "two"]);
-    crate::places::same_after_reload(&graph, &thread);
+    crate::backends::same_after_reload(&graph, &thread);
 }
 
 #[apply(each_backend)]
@@ -263,7 +263,7 @@ fn a_command_at_an_older_checkpoint_is_stored_with_its_fork() {
     assert_eq!(done.state().lines.to_vec(), ["a", "changed", "b"]);
     let now = before.writes().unwrap();
     assert!(writes.iter().all(|write| now.contains(write)), "the past does not change: {now:?}");
-    crate::places::same_after_reload(&graph, &thread);
+    crate::backends::same_after_reload(&graph, &thread);
 }
 
 #[apply(each_backend)]

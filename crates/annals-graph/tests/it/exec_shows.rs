@@ -10,7 +10,7 @@ use annals_graph::task::Task;
 use annals_graph::{DebugPayload, StreamPart};
 use macro_rules_attribute::apply;
 
-use crate::places::{GUARD, new_thread, same_after_reload};
+use crate::backends::{GUARD, new_thread, same_after_reload};
 
 fn longest(old: String, new: String) -> String {
     if new.len() > old.len() { new } else { old }
@@ -349,10 +349,10 @@ fn results_of_a_superstep_that_cannot_be_applied_are_stored_and_its_state_is_not
         .edge("before", "b")
         .compile()
         .unwrap();
-    for (driver, durability) in crate::lines::EVERY_WAY {
+    for (driver, durability) in crate::line_state::EVERY_WAY {
         let thread = new_thread();
         let run = || graph.run(&thread).durability(durability);
-        let error = crate::lines::run_on(driver, run(), input(Work::update())).unwrap_err();
+        let error = crate::line_state::run_on(driver, run(), input(Work::update())).unwrap_err();
         assert_eq!(error.code(), Some("INVALID_CONCURRENT_GRAPH_UPDATE"));
         let head = thread.head().unwrap().unwrap();
         let mut writes: Vec<_> =
@@ -360,7 +360,7 @@ fn results_of_a_superstep_that_cannot_be_applied_are_stored_and_its_state_is_not
         writes.sort();
         assert_eq!(writes, ["log 0", "log 0", "n 1", "n 1"], "{driver} {durability:?}");
         assert_eq!(head.next().collect::<Vec<_>>(), ["a", "b"]);
-        let again = crate::lines::run_on(driver, run(), Input::Continue).unwrap_err();
+        let again = crate::line_state::run_on(driver, run(), Input::Continue).unwrap_err();
         assert_eq!(again.code(), Some("INVALID_CONCURRENT_GRAPH_UPDATE"));
     }
 }
@@ -420,7 +420,7 @@ fn a_resume_value_waits_for_the_task_that_asks_though_a_subgraph_goes_on_before(
 
 #[apply(each_backend)]
 fn a_node_starts_after_its_checkpoint_is_stored() {
-    for (driver, durability) in crate::lines::EVERY_WAY {
+    for (driver, durability) in crate::line_state::EVERY_WAY {
         if durability != annals_graph::Durability::Sync {
             continue;
         }
@@ -436,7 +436,7 @@ fn a_node_starts_after_its_checkpoint_is_stored() {
             .compile()
             .unwrap();
         let run = graph.run(&thread).durability(durability);
-        let done = crate::lines::run_on(driver, run, input(Work::update())).unwrap();
+        let done = crate::line_state::run_on(driver, run, input(Work::update())).unwrap();
         assert_eq!(done.state().log.to_vec(), ["true"; 12], "{driver}");
     }
 }

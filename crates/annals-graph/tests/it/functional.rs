@@ -12,7 +12,7 @@ use annals_graph::prelude::*;
 use annals_graph::task::Task;
 use macro_rules_attribute::apply;
 
-use crate::places::place;
+use crate::backends::place;
 
 fn thread() -> Thread {
     place().thread("t").unwrap()

@@ -11,7 +11,7 @@ use annals_graph::prelude::*;
 use annals_graph::{ErrorKind, RunError};
 use macro_rules_attribute::apply;
 
-use crate::places::place;
+use crate::backends::place;
 
 fn concat(mut old: Vec<String>, new: Vec<String>) -> Vec<String> {
     old.extend(new);

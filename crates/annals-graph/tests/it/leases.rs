@@ -15,8 +15,8 @@ use annals_graph::task::{RunControl, Task};
 use annals_graph::{Durability, Error, IntoInput, Run};
 use macro_rules_attribute::apply;
 
-use crate::lines::{Log, LogUpdate, line};
-use crate::places::{GUARD, in_a_file, new_thread, place, place_with};
+use crate::backends::{GUARD, in_a_file, new_thread, place, place_with};
+use crate::line_state::{Log, LogUpdate, line};
 
 const LEASE: Duration = Duration::from_secs(30);
 

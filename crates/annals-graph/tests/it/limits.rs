@@ -14,9 +14,9 @@ use annals_graph::task::Task;
 use annals_graph::{RunError, Sleep, TimeoutKind, Timer, block_on};
 use macro_rules_attribute::apply;
 
+use crate::backends::{new_thread, place_with, same_after_reload};
 use crate::clock::{SimClock, beside, by_the_clock, ms};
-use crate::lines::{Log, LogUpdate, line, start};
-use crate::places::{new_thread, place_with, same_after_reload};
+use crate::line_state::{Log, LogUpdate, line, start};
 
 /// A new thread.
 fn thread() -> Thread {

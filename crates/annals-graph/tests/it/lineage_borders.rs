@@ -15,7 +15,7 @@ use annals_graph::task::RunControl;
 use annals_graph::{Durability, IntoInput, Run, TaskState};
 use macro_rules_attribute::apply;
 
-use crate::places::{new_thread, same_after_reload};
+use crate::backends::{new_thread, same_after_reload};
 use crate::subgraphs::{Inner, InnerUpdate, Outer, OuterUpdate};
 
 const DURABILITIES: [Durability; 3] = [Durability::Sync, Durability::Async, Durability::Exit];

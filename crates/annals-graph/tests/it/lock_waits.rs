@@ -15,7 +15,7 @@ use annals_graph::prelude::*;
 use annals_graph::task::{RunControl, Task};
 use annals_graph::{RunEvent, RunEventKind, Worker};
 
-use crate::lines::{EVERY_WAY, Log, line, run_on, start};
+use crate::line_state::{EVERY_WAY, Log, line, run_on, start};
 
 const LEASE: Duration = Duration::from_secs(30);
 

@@ -10,7 +10,7 @@ use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;
 use macro_rules_attribute::apply;
 
-use crate::places::{place, same_after_reload};
+use crate::backends::{place, same_after_reload};
 
 #[derive(State, Clone, Default, Debug, PartialEq)]
 struct Agent {

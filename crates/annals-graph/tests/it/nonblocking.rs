@@ -12,7 +12,7 @@ use annals_graph::graph::Own;
 use annals_graph::prelude::*;
 use macro_rules_attribute::apply;
 
-use crate::places::place;
+use crate::backends::place;
 
 #[derive(State, Clone, Default, Debug)]
 struct Job {

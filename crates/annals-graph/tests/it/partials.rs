@@ -13,8 +13,8 @@ use annals_graph::prelude::*;
 use annals_graph::task::{RunControl, Task};
 use macro_rules_attribute::apply;
 
-use crate::lines::{EVERY_WAY, run_on};
-use crate::places::new_thread;
+use crate::backends::new_thread;
+use crate::line_state::{EVERY_WAY, run_on};
 
 #[derive(State, Clone, Default)]
 struct Chat {

@@ -9,7 +9,7 @@ use annals_graph::prelude::*;
 use annals_graph::{RunError, block_on};
 use macro_rules_attribute::apply;
 
-use crate::places::place;
+use crate::backends::place;
 
 #[derive(State, Clone, Default, Debug)]
 struct Trip {

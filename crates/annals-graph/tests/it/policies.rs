@@ -12,8 +12,8 @@ use annals_graph::task::Task;
 use annals_graph::{IntoInput, RunError, block_on};
 use macro_rules_attribute::apply;
 
-use crate::lines::{Log, LogUpdate, line};
-use crate::places::{place, same_after_reload};
+use crate::backends::{place, same_after_reload};
+use crate::line_state::{Log, LogUpdate, line};
 
 fn thread() -> Thread {
     place().thread("t").unwrap()

@@ -14,7 +14,7 @@ use annals_graph::runs::ThreadStatus;
 use annals_graph::task::RunControl;
 use annals_graph::{QueueLimit, Worker};
 
-use crate::places::GUARD;
+use crate::backends::GUARD;
 
 /// Tells the child where to work.
 const FOLDER: &str = "ANNALS_QUEUE_FOLDER";

@@ -16,7 +16,7 @@ use annals_graph::{QueueLimit, Worker};
 use macro_rules_attribute::apply;
 use parking_lot::Mutex;
 
-use crate::places::{place, place_with};
+use crate::backends::{place, place_with};
 
 #[derive(Clone, Default)]
 struct Hands(Arc<AtomicI64>);

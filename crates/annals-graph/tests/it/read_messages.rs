@@ -5,7 +5,7 @@ use annals_graph::prelude::*;
 use annals_graph::{Run, StreamPart, block_on};
 use macro_rules_attribute::apply;
 
-use crate::places::new_thread;
+use crate::backends::new_thread;
 
 #[derive(State, Clone, Default)]
 struct Chat {

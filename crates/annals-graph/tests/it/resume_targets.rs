@@ -11,8 +11,8 @@ use annals_graph::task::Task;
 use annals_graph::{ResumeProblem, RunError};
 use macro_rules_attribute::apply;
 
-use crate::lines::{EVERY_WAY, Log, LogUpdate, line, run_on, start};
-use crate::places::new_thread;
+use crate::backends::new_thread;
+use crate::line_state::{EVERY_WAY, Log, LogUpdate, line, run_on, start};
 
 fn asking(name: &'static str) -> impl Fn(&Log, &Context) -> NodeResult<LogUpdate> {
     move |_: &Log, context: &Context| {

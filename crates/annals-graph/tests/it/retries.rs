@@ -14,10 +14,10 @@ use annals_graph::runs::{StepInfo, StepState};
 use annals_graph::task::Task;
 use macro_rules_attribute::apply;
 
+use crate::backends::place;
 use crate::clock::SimClock;
-use crate::hands::{at, timed};
-use crate::lines::{Log, line};
-use crate::places::place;
+use crate::line_state::{Log, line};
+use crate::test_clock::{at, timed};
 
 fn minutes(attempts: u32) -> RetryPolicy {
     RetryPolicy::new().initial_interval(Duration::from_secs(60)).max_attempts(attempts).jitter(false)

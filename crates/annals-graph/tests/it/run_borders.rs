@@ -12,9 +12,9 @@ use annals_graph::prelude::*;
 use annals_graph::task::Task;
 use macro_rules_attribute::apply;
 
+use crate::backends::{new_thread, same_after_reload};
+use crate::line_state::EVERY_WAY;
 use crate::lineage_borders::{calls_then_fails, drained, snapshot_before};
-use crate::lines::EVERY_WAY;
-use crate::places::{new_thread, same_after_reload};
 use crate::subgraphs::{Inner, Outer, OuterUpdate};
 
 fn log(text: impl Into<String>) -> OuterUpdate {
@@ -70,7 +70,7 @@ fn a_node_that_calls_several_graphs_is_tried_again_on_the_state_before_each() {
         let thread = new_thread();
         for turn in ["[1, 1, 1]", "[2, 2, 2]"] {
             let input = annals_graph::IntoInput::<Outer, _>::into_input(Outer::update());
-            let done = crate::lines::run_on(driver, graph.run(&thread).durability(durability), input).unwrap();
+            let done = crate::line_state::run_on(driver, graph.run(&thread).durability(durability), input).unwrap();
             assert_eq!(done.state().log.to_vec().last().unwrap(), turn, "{driver} {durability:?}");
             assert!(thread.store().check().unwrap().problems.is_empty());
         }
@@ -195,10 +195,10 @@ fn a_graph_that_keeps_its_state_begins_where_the_run_left_it() {
             }
             let run = || graph.run(&thread).durability(durability);
             let input = || annals_graph::IntoInput::<Outer, _>::into_input(Outer::update().topic("t"));
-            let done = crate::lines::run_on(driver, run(), input()).unwrap();
+            let done = crate::line_state::run_on(driver, run(), input()).unwrap();
             assert_eq!(done.state().log.to_vec(), ["[1, 1]", "[2, 2]", "[3, 3]"], "{driver} {durability:?}");
             thread.store().clear_head_cache();
-            let done = crate::lines::run_on(driver, run(), input()).unwrap();
+            let done = crate::line_state::run_on(driver, run(), input()).unwrap();
             assert_eq!(last(&done), "[4, 4]", "{driver} {durability:?}");
             assert!(thread.store().check().unwrap().problems.is_empty());
         }
@@ -236,11 +236,11 @@ fn a_subgraph_of_each_call_goes_on_where_it_asked() {
             let run = || graph.run(&thread).durability(durability);
             for turn in ["red", "green"] {
                 let input = annals_graph::IntoInput::<Outer, _>::into_input(Outer::update().topic(turn));
-                let asked = crate::lines::run_on(driver, run(), input).unwrap();
+                let asked = crate::line_state::run_on(driver, run(), input).unwrap();
                 assert_eq!(asked.interrupts()[0].value, Value::from(turn), "{driver} {durability:?}");
                 thread.store().clear_head_cache();
                 let resume = Input::Command(Command::resume("yes"));
-                let done = crate::lines::run_on(driver, run(), resume).unwrap();
+                let done = crate::line_state::run_on(driver, run(), resume).unwrap();
                 assert_eq!(last(&done), format!("after {turn} yes"), "{driver} {durability:?}");
             }
             assert!(thread.store().check().unwrap().problems.is_empty());

@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::places::{new_thread, place};
+use crate::backends::{new_thread, place};
 
 type Flow = CompiledGraph<Entry<i64, i64>>;
 

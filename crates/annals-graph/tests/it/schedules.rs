@@ -12,7 +12,7 @@ use annals_graph::runs::ThreadStatus;
 use annals_graph::{ClockChanges, MissedRuns, Schedule, Schedules, Worker};
 use macro_rules_attribute::apply;
 
-use crate::places::place_with;
+use crate::backends::place_with;
 
 #[derive(Clone)]
 struct Hands(Arc<AtomicI64>);

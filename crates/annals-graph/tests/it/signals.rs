@@ -14,8 +14,8 @@ use annals_graph::prelude::*;
 use annals_graph::runs::ThreadStatus;
 use macro_rules_attribute::apply;
 
-use crate::outside::{DAY, Hands, Parts, beside, listener, received, until};
-use crate::places::{place, place_with};
+use crate::backends::{place, place_with};
+use crate::thread_control::{DAY, Hands, Parts, beside, listener, received, until};
 
 #[apply(each_backend)]
 fn a_signal_that_came_before_the_run_is_received_by_it() {

@@ -11,8 +11,8 @@ use annals_graph::task::Task;
 use annals_graph::{Worker, block_on};
 use macro_rules_attribute::apply;
 
-use crate::hands::{at, timed};
-use crate::lines::{Log, LogUpdate, line};
+use crate::line_state::{Log, LogUpdate, line};
+use crate::test_clock::{at, timed};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -14,9 +14,9 @@ use annals_graph::prelude::*;
 use annals_graph::{Durability, StateUpdate, UpdateAs, block_on};
 use macro_rules_attribute::apply;
 
-use crate::hands::{at, timed};
-use crate::lines::{Log, LogUpdate, line, run_on, start};
-use crate::places::{new_thread, same_after_reload};
+use crate::backends::{new_thread, same_after_reload};
+use crate::line_state::{Log, LogUpdate, line, run_on, start};
+use crate::test_clock::{at, timed};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 

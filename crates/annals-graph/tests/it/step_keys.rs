@@ -9,8 +9,8 @@ use annals_graph::prelude::*;
 use annals_graph::task::Task;
 use macro_rules_attribute::apply;
 
-use crate::lines::{Log, line, run_on, start};
-use crate::places::new_thread;
+use crate::backends::new_thread;
+use crate::line_state::{Log, line, run_on, start};
 
 /// The keys of the steps that ran, in their order.
 #[derive(Clone, Default)]

@@ -14,9 +14,9 @@ use annals_graph::task::Task;
 use annals_graph::{ErrorKind, IntoInput, Run, RunError, Timer, block_on};
 use macro_rules_attribute::apply;
 
+use crate::backends::{new_thread, place_with, same_after_reload};
 use crate::clock::{SimClock, beside, by_the_clock, ms, pass_when};
-use crate::lines::{EVERY_WAY, Log, LogUpdate, line, run_on, start};
-use crate::places::{new_thread, place_with, same_after_reload};
+use crate::line_state::{EVERY_WAY, Log, LogUpdate, line, run_on, start};
 
 fn thread() -> Thread {
     new_thread()

@@ -12,7 +12,7 @@ use annals_graph::prelude::*;
 use annals_graph::{DebugPayload, StreamPart};
 use macro_rules_attribute::apply;
 
-use crate::places::place;
+use crate::backends::place;
 
 const ALL: [StreamMode; 6] = [
     StreamMode::Values,

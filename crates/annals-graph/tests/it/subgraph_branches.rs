@@ -12,7 +12,7 @@ use annals_graph::task::RunControl;
 use annals_graph::{Durability, TaskState};
 use macro_rules_attribute::apply;
 
-use crate::places::place;
+use crate::backends::place;
 use crate::subgraphs::{Inner, Outer};
 
 /// It shares `topic` with [`Outer`] and [`Inner`].

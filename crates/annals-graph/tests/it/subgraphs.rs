@@ -8,7 +8,7 @@ use annals_graph::prelude::*;
 use annals_graph::{Durability, TaskState};
 use macro_rules_attribute::apply;
 
-use crate::places::{place, same_after_reload};
+use crate::backends::{place, same_after_reload};
 
 #[derive(State, Clone, Default, Debug, PartialEq)]
 pub(crate) struct Outer {

@@ -14,8 +14,8 @@ use annals_graph::task::{AsyncTask, Task};
 use annals_graph::{RunError, TimeoutKind, Timer, block_on};
 use macro_rules_attribute::apply;
 
+use crate::backends::new_thread;
 use crate::clock::{SimClock, by_the_clock, ms};
-use crate::places::new_thread;
 
 fn thread() -> Thread {
     new_thread()

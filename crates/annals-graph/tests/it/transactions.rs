@@ -15,7 +15,7 @@ use annals_graph::task::Task;
 use annals_graph::{Durability, IntoInput};
 
 use crate::cases;
-use crate::lines::{Log, line, run_on, start};
+use crate::line_state::{Log, line, run_on, start};
 
 /// The folder in which a child works.
 const FOLDER: &str = "ANNALS_TRANSACTIONS_FOLDER";

@@ -13,7 +13,7 @@ use annals_pydantic_ai::PydanticAiFormat;
 use macro_rules_attribute::apply;
 use serde_json::{Value as Json, json};
 
-use super::places::place;
+use super::backends::place;
 
 fn import(
     store: &Store,

@@ -16,7 +16,7 @@ use annals_graph::prelude::*;
 use annals_graph::{Durability, RunEventKind, StreamMode};
 use tokio::runtime::Builder;
 
-use crate::lines::{Log, line, start};
+use crate::line_state::{Log, line, start};
 
 /// A file, and another program on it.
 struct Bench {

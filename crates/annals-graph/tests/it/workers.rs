@@ -24,8 +24,8 @@ use annals_graph::runs::ThreadStatus;
 use annals_graph::task::{RunControl, Task};
 use macro_rules_attribute::apply;
 
+use crate::backends::{GUARD, place, place_with};
 use crate::cases;
-use crate::places::{GUARD, place, place_with};
 
 type Flow = CompiledGraph<Entry<i64, i64>>;
 

@@ -15,7 +15,7 @@ use annals_graph::task::Task;
 use annals_graph::{Durability, Run, block_on};
 
 use super::disk::{Crash, Disk};
-use crate::lines::EVERY_WAY;
+use crate::line_state::EVERY_WAY;
 
 /// A program that calls a task three times. A graph inside it keeps its state: it counts. Between the calls the program
 /// asks.

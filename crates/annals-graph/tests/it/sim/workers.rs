@@ -25,7 +25,7 @@ use super::disk::{Crash, Disk, Mutant};
 use super::queues::{self, SimSchedule};
 use super::{Rng, seeds, seeds_of_environment};
 use crate::cases;
-use crate::hands::Hands;
+use crate::test_clock::Hands;
 
 type Flow = CompiledGraph<Entry<i64, Vec<i64>>>;
 

@@ -6,7 +6,7 @@ use annals::state::List;
 use annals_graph::prelude::*;
 use macro_rules_attribute::apply;
 
-use super::places::place;
+use super::backends::place;
 
 #[derive(State, Clone, Default, Debug, PartialEq)]
 struct Chats {

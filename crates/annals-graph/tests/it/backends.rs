@@ -18,12 +18,12 @@ macro_rules! each_backend {
         mod $name {
             #[test]
             fn memory() {
-                $crate::places::run_on($crate::places::Place::Memory, super::$name);
+                $crate::backends::run_on($crate::backends::Place::Memory, super::$name);
             }
 
             #[test]
             fn file() {
-                $crate::places::run_on($crate::places::Place::File, super::$name);
+                $crate::backends::run_on($crate::backends::Place::File, super::$name);
             }
         }
     };

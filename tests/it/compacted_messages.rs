@@ -5,7 +5,7 @@ use annals::prelude::*;
 use annals::store::search::SearchHit;
 use annals::store::{SearchOptions, SearchQuery};
 
-use super::both::on_both;
+use super::on_both::on_both;
 
 /// Appends 20 messages, and compacts the list three times: a summary takes the place of all but the last four.
 fn compacted(store: &Store) -> Thread {

@@ -8,7 +8,7 @@ use annals::base::{Map, Value};
 use annals::store::kv::{Embedder, EmbedderError, KvIndex, KvItem, KvLifetimes, KvWrite};
 use annals::store::{Kv, KvQuery, Store, StoreError};
 
-use super::both::on_both;
+use super::on_both::on_both;
 
 /// Counts letters, notes the texts it was given, and can be told what to return in place of counts.
 #[derive(Clone, Default)]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use annals::base::{Clock, Timestamp};
 use annals::store::{OpenOptions, Store};
 
-use crate::places::place_with;
+use crate::backends::place_with;
 
 /// A clock that the test sets, in seconds.
 #[derive(Clone, Default)]

@@ -13,7 +13,7 @@ use annals_graph::{Durability, RunError, block_on};
 use macro_rules_attribute::apply;
 use parking_lot::Mutex;
 
-use crate::places::new_thread;
+use crate::backends::new_thread;
 
 fn quick(attempts: u32) -> RetryPolicy {
     RetryPolicy::new().max_attempts(attempts).initial_interval(Duration::from_micros(10)).jitter(false)

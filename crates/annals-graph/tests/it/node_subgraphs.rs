@@ -7,7 +7,7 @@ use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;
 use macro_rules_attribute::apply;
 
-use crate::places::place;
+use crate::backends::place;
 
 #[derive(State, Clone, Default, Debug)]
 struct Outer {

@@ -16,7 +16,7 @@ use annals_graph::{Durability, Worker};
 use macro_rules_attribute::apply;
 use serde_json::json;
 
-use crate::places::{GUARD, place};
+use crate::backends::{GUARD, place};
 
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const LEASE: Duration = Duration::from_secs(5);

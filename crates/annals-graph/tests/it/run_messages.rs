@@ -11,7 +11,7 @@ use annals_pydantic_ai::{
 use macro_rules_attribute::apply;
 use proptest::prelude::*;
 
-use crate::places::place;
+use crate::backends::place;
 
 #[derive(State, Clone, Default, Debug, PartialEq)]
 struct Chat {

@@ -12,9 +12,9 @@ use annals_graph::prelude::*;
 use macro_rules_attribute::apply;
 use proptest::prelude::*;
 
+use crate::backends::{place, place_with};
 use crate::cases;
 use crate::clock::{SimClock, beside};
-use crate::places::{place, place_with};
 
 #[derive(State, Clone, Default, Debug)]
 struct Chat {

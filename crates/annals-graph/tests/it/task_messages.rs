@@ -10,7 +10,7 @@ use annals_graph::task::Task;
 use annals_graph::{Durability, IntoInput, UpdateAs};
 use macro_rules_attribute::apply;
 
-use super::places::{place, same_after_reload};
+use super::backends::{place, same_after_reload};
 
 #[derive(State, Clone, Default, Debug, PartialEq)]
 struct Chat {

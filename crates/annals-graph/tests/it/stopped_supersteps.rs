@@ -11,7 +11,7 @@ use annals_graph::{Durability, IntoInput, TaskState};
 use annals_graph::{RunOn, StateSnapshot};
 use macro_rules_attribute::apply;
 
-use crate::places::place;
+use crate::backends::place;
 
 #[derive(State, Clone, Default, Debug, PartialEq)]
 struct Work {
