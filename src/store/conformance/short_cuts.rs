@@ -19,6 +19,9 @@ pub(super) fn law(backend: &dyn Log) {
         }
         let at = CasePlace { backend, thread: thread.id, namespace: Namespace::root() };
         of_thread(&at);
+        if backend.capabilities().prunes.is_some() {
+            of_pruning(backend, &at.thread);
+        }
         for namespace in backend.namespaces(&at.thread).expect("namespaces are listed") {
             of_namespace(&CasePlace { namespace, ..at.clone() });
         }
@@ -39,6 +42,17 @@ fn of_thread(CasePlace { backend, thread, .. }: &CasePlace<'_>) {
     let wrong = ["%", "_f0e", "1f0e3dad'", "1f0e3dadx", "--"].map(str::to_owned);
     for prefix in ids.iter().step_by(7).flat_map(some).chain(wrong) {
         same(*backend, RecordQuery::Prefix { thread, prefix: &prefix, limit: 9 });
+    }
+}
+
+/// Compares the places that cannot be pruned, of a thread and without some of its namespaces.
+fn of_pruning(backend: &dyn Log, thread: &ThreadId) {
+    let inner: Vec<Namespace> =
+        backend.namespaces(thread).expect("namespaces are listed").into_iter().skip(1).collect();
+    for without in [&[][..], &inner, &inner[..inner.len().min(1)]] {
+        let found = backend.unprunable(thread, without).expect("the held ones are found");
+        let derived = derived::unprunable(backend, thread, without).expect("the held ones are found");
+        assert_eq!(found, derived, "{thread} without {without:?}");
     }
 }
 
