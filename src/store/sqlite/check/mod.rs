@@ -12,7 +12,7 @@ use super::query::{FromColumns, Statements};
 use super::read::items::ChannelRows;
 use super::read::lineage::{self, INTERVAL};
 use super::read::list_end::{self, EndOps, ListEnds};
-use super::read::record::is_pruned_seq;
+use super::read::record::{Known, is_pruned_seq};
 use super::rows::checksums::{ChangeChecksum, CheckpointChecksum, ItemChecksum, WriteChecksum, payload_hash};
 use super::rows::pack::{
     DeletedRange, ValueColumn, pack_index_snapshot, pack_ranges, unpack_parents, unpack_ranges, unpack_reference,
@@ -28,7 +28,7 @@ use crate::store::check::{CheckReport, CheckedUpTo, Finding, Invariant};
 use crate::store::error::StoreError;
 use crate::store::record::TaskRecord;
 use crate::store::sqlite::read::payloads::Payloads;
-use crate::store::sqlite::rows::checkpoint::{RecordRow, checkpoint_row, step_of};
+use crate::store::sqlite::rows::checkpoint::{RecordRow, step_of};
 use crate::store::sqlite::rows::item::{DELETE, DELETE_ALL, DELETE_RANGE, PUT, REFERENCE, item_place, range_position};
 use crate::store::sqlite::rows::list_end::ListEnd;
 use crate::store::sqlite::rows::name::Kind;
@@ -60,15 +60,6 @@ pub(crate) struct Checker<'a> {
     pub(crate) first: First,
     /// The checkpoints whose writes are verified, if the check does not begin with the first row.
     pub(crate) newer: BTreeSet<i64>,
-}
-
-/// The fields of a checkpoint that its children and the writes of its tasks are compared with.
-pub(crate) struct ParentFields {
-    pub(crate) branch: i64,
-    pub(crate) ordinal: i64,
-    pub(crate) checksum: Checksum,
-    pub(crate) tasks: Vec<TaskRecord>,
-    pub(crate) pruned: bool,
 }
 
 /// A part of a check, and the invariant that it begins with.
@@ -241,7 +232,7 @@ impl Checker<'_> {
             return Err(fault);
         }
         self.verifies = Invariant::Parents;
-        let parent = row.parent.map(|parent| self.parent(parent)).transpose()?;
+        let parent = row.parent.map(|parent| self.view.known(parent)).transpose()?;
         if !checked.follows(parent.as_ref()) {
             return Err(corrupt(place(), "branch and ordinal do not follow from its parent"));
         }
@@ -292,23 +283,8 @@ impl Checker<'_> {
         Ok(checksum == row.sum)
     }
 
-    /// Returns a checkpoint that another row refers to.
-    pub(crate) fn parent(&self, seq: i64) -> Res<ParentFields> {
-        let (conn, place) = (self.view.conn, || format!("checkpoint {seq}"));
-        let fields = checkpoint_row(conn, sql::RECORD_BY_SEQ, [seq], |row| {
-            Ok(ParentFields {
-                branch: row.branch,
-                ordinal: row.ordinal,
-                checksum: row.sum,
-                tasks: self.view.tasks(row.tasks, &place)?,
-                pruned: row.is_pruned(),
-            })
-        })?;
-        fields.ok_or_else(|| corrupt(place(), "a row refers to it, but it does not exist"))
-    }
-
     /// Compares an index snapshot with the rows it is derived from.
-    fn snapshot(&self, parent: Option<&ParentFields>, at: (i64, i64), stored: Option<&[u8]>) -> Res<()> {
+    fn snapshot(&self, parent: Option<&Known>, at: (i64, i64), stored: Option<&[u8]>) -> Res<()> {
         let (branch, ordinal) = at;
         let due = parent.filter(|_| ordinal % INTERVAL == 0);
         let expected = match due {
@@ -326,7 +302,7 @@ impl Checker<'_> {
     }
 
     /// Compares the ends of the lists of a checkpoint with those that follow from its rows.
-    fn list_ends(&mut self, parent: Option<&ParentFields>, at: (i64, i64), content: &CheckpointContent) -> Res<()> {
+    fn list_ends(&mut self, parent: Option<&Known>, at: (i64, i64), content: &CheckpointContent) -> Res<()> {
         let view = self.view;
         for (key, channel, stored) in &content.lists {
             let Some(change) = content.changes.iter().find(|change| change.channel == *channel) else { continue };
@@ -353,7 +329,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn consumed(&mut self, of: i64, parent: &ParentFields, child: i64) -> Res<Vec<WriteChecksum>> {
+    fn consumed(&mut self, of: i64, parent: &Known, child: i64) -> Res<Vec<WriteChecksum>> {
         let conn = self.view.conn;
         conn.read_all(sql::CHECK_CONSUMED, [of, child], |row| {
             self.write_checksum(&parent.tasks, &write::Row::read(row, 0)?)
@@ -609,7 +585,7 @@ impl<'r> CheckedRow<'r> {
     }
 
     /// Returns whether the place is the one after the parent, on the branch of that or on one that leaves it there.
-    fn follows(&self, parent: Option<&ParentFields>) -> bool {
+    fn follows(&self, parent: Option<&Known>) -> bool {
         let (branch, ordinal) = self.record.at();
         match parent {
             None => ordinal == 0 && self.left.0.is_none(),

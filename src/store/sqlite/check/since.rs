@@ -113,7 +113,7 @@ impl Checker<'_> {
     /// Reads the changes of a checkpoint.
     fn content(&mut self, row: &CheckedRow<'_>, all: bool) -> Res<CheckpointContent> {
         let (conn, names, at) = (self.view.conn, self.view.names, row.record.at());
-        let parent = row.record.parent.map(|parent| self.parent(parent)).transpose()?;
+        let parent = row.record.parent.map(|parent| self.view.known(parent)).transpose()?;
         let mut content = CheckpointContent::of(row);
         conn.each(sql::CHECK_VERSIONS_AT, [at.0, at.1], |row| content.version(self, row))?;
         for (key, channel, end) in content.changed() {

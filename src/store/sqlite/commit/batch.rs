@@ -1,6 +1,6 @@
 //! One batch inside a transaction: heads compared, ids checked, and the rows of its checkpoints.
 
-use super::caches::{Caches, Known, refresh};
+use super::caches::{Caches, refresh};
 use super::changes::Ready;
 use super::checkpoint::insert_versions;
 use super::ids::{Table, above};
@@ -16,6 +16,7 @@ use crate::store::sqlite::index::threads;
 use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::head::{self};
 use crate::store::sqlite::read::lineage::{self, INTERVAL};
+use crate::store::sqlite::read::record::Known;
 use crate::store::sqlite::rows::checksums::{CheckpointChecksum, WriteChecksum};
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{self, PackedKind, PackedTask, ValueColumn};

@@ -5,12 +5,11 @@ use super::ids::{NewIds, Table};
 use super::leases;
 use super::leases::RetainedLeases;
 use super::places::BranchPlaces;
-use crate::base::internal::hash::Checksum;
-use crate::base::{CheckpointId, Namespace, ThreadId};
+use crate::base::{Namespace, ThreadId};
 use crate::limits::{NAME_USERS_MAX, NAMES_CACHE_MAX, WRITER_CACHE_MAX};
-use crate::store::prune::is_pruned;
-use crate::store::record::{StoredHead, TaskRecord};
-use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::record::StoredHead;
+use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::file::schema::data_version;
 use crate::store::sqlite::file::table_group::TableGroup;
 use crate::store::sqlite::index::threads::QueueTail;
 use crate::store::sqlite::index::threads::unfollowed::Unfollowed;
@@ -18,7 +17,7 @@ use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::list_end::ListEnds;
 use crate::store::sqlite::read::names::Names;
-use crate::store::sqlite::rows::checkpoint::checkpoint_row;
+use crate::store::sqlite::read::record::Known;
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::tables::{Bare, TableRow, name_user, timer};
@@ -257,19 +256,7 @@ impl Caches {
         if let Some(known) = self.known.get(&seq) {
             return Ok(Arc::clone(known));
         }
-        let place = || format!("checkpoint {seq}");
-        let known = checkpoint_row(conn, sql::RECORD_BY_SEQ, [seq], |row| {
-            Ok(Arc::new(Known {
-                seq,
-                id: CheckpointId::from_bytes(row.id),
-                branch: row.branch,
-                ordinal: row.ordinal,
-                checksum: row.sum,
-                tasks: self.view(conn).tasks(row.tasks, &place)?,
-                pruned: row.is_pruned(),
-            }))
-        })?;
-        let known = known.ok_or_else(|| corrupt(place(), "a row refers to it, but it does not exist"))?;
+        let known = Arc::new(self.view(conn).known(seq)?);
         self.known.insert(seq, Arc::clone(&known));
         Ok(known)
     }
@@ -301,28 +288,4 @@ pub(crate) fn is_current(conn: &Connection, caches: &mut Caches) -> Res<bool> {
     let is_current = caches.is_verified && data_version(conn)? == caches.data_version;
     caches.is_refreshed = is_current;
     Ok(is_current)
-}
-
-/// Returns the number of SQLite that changes when another connection commits.
-fn data_version(conn: &Connection) -> Res<i64> {
-    conn.one(sql::DATA_VERSION, [])
-}
-
-/// A checkpoint that something builds on.
-#[derive(Debug)]
-pub(crate) struct Known {
-    pub(crate) seq: i64,
-    pub(crate) id: CheckpointId,
-    pub(crate) branch: i64,
-    pub(crate) ordinal: i64,
-    pub(crate) checksum: Checksum,
-    pub(crate) tasks: Vec<TaskRecord>,
-    pub(crate) pruned: bool,
-}
-
-impl Known {
-    /// Refuses to build on a checkpoint that was pruned.
-    pub(crate) fn must_be_kept(&self, thread: &ThreadId) -> Res<()> {
-        if self.pruned { Err(is_pruned(thread, &self.id).into()) } else { Ok(()) }
-    }
 }

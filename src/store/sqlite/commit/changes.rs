@@ -1,7 +1,6 @@
 //! Writes the changes of a checkpoint: values and items, stored once and hashed.
 
 use super::batch::Tx;
-use super::caches::Known;
 use super::payloads::store;
 use super::references;
 use super::writes::write_ref;
@@ -13,6 +12,7 @@ use crate::store::sqlite::index::threads;
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::read::items::ChannelRows;
 use crate::store::sqlite::read::list_end::{self, EndOps, NewestRow};
+use crate::store::sqlite::read::record::Known;
 use crate::store::sqlite::rows::checksums::{ChangeChecksum, Digests, ItemChecksum};
 use crate::store::sqlite::rows::item::{DELETE, DELETE_ALL, DELETE_RANGE, PUT, REFERENCE, range_position};
 use crate::store::sqlite::rows::list_end::ListEnd;

@@ -1,12 +1,12 @@
 //! Writes the row of a checkpoint, and its rows of `version`, with their checks.
 
 use super::batch::Tx;
-use super::caches::Known;
 use crate::base::internal::hash::Checksum;
 use crate::store::batch::{NewCheckpoint, Parent};
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::read::lineage::{self, INTERVAL};
+use crate::store::sqlite::read::record::Known;
 use crate::store::sqlite::rows::checkpoint::{RecordRow, StatedColumns};
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{RowPlace, ValueColumn};

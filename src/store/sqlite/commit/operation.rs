@@ -20,6 +20,7 @@ use crate::store::sqlite::keys::{Identity, Keys};
 use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::head::{self, HEAD_KIND, id_of};
 use crate::store::sqlite::read::record::is_pruned_seq;
+use crate::store::sqlite::rows::checkpoint::point_of;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::tables::{Checked, KeyChecked, TableRow, branch, checkpoint, operation, operation_change};
 use crate::store::sqlite::verify::neighbors;
@@ -212,7 +213,7 @@ pub(crate) enum ChangeSide {
 }
 
 /// Facts are content, so an encrypted file seals them.
-pub(crate) fn is_sealed(keys: &Keys, field: &OperationField) -> bool {
+fn is_sealed(keys: &Keys, field: &OperationField) -> bool {
     matches!(field, OperationField::Fact(_)) && keys.seal_content()
 }
 
@@ -223,7 +224,7 @@ fn identity(keys: &Keys, (namespace, field): (i64, &OperationField), operation: 
 }
 
 /// Opens a sealed fact of an operation.
-pub(crate) fn open_fact(
+fn open_fact(
     conn: &Connection,
     keys: &Keys,
     of: (i64, &OperationField),
@@ -240,6 +241,35 @@ fn must_descend(above: i64, numbers: &[i64]) -> Res<()> {
     match std::iter::once(&above).chain(numbers).is_sorted_by(|one, next| one > next) {
         true => Ok(()),
         false => Err(corrupt(format!("the operations before {above}"), "the listing gives them out of order")),
+    }
+}
+
+/// Decodes the content of a field before or after an operation; `id_of` reads the id of a checkpoint.
+pub(crate) fn value_of(
+    (conn, keys): (&Connection, &Keys),
+    row: &operation_change::Row<'_>,
+    field: &OperationField,
+    side: ChangeSide,
+    id_of: impl FnOnce(i64) -> Res<CheckpointId>,
+) -> Res<Option<OperationValue>> {
+    let wrong = || corrupt("operation_change", "a value does not match the format");
+    let column = match side {
+        ChangeSide::Before => row.before,
+        ChangeSide::After => row.after,
+    };
+    match (field, column) {
+        (_, ValueRef::Null) => Ok(None),
+        (OperationField::Head | OperationField::Branch(_), ValueRef::Integer(seq)) => {
+            id_of(seq).map(OperationValue::Checkpoint).map(Some)
+        }
+        (field, ValueRef::Blob(sealed)) if is_sealed(keys, field) => {
+            let text = open_fact(conn, keys, (row.namespace, field), (row.operation, side), sealed)?;
+            Ok(Some(OperationValue::Text(text)))
+        }
+        (OperationField::CurrentBranch | OperationField::Fact(_), ValueRef::Text(text)) if !is_sealed(keys, field) => {
+            Ok(Some(OperationValue::Text(std::str::from_utf8(text).map_err(|_| wrong())?.to_owned())))
+        }
+        _ => Err(wrong()),
     }
 }
 
@@ -269,27 +299,7 @@ impl ReadView<'_> {
         field: &OperationField,
         side: ChangeSide,
     ) -> Res<Option<OperationValue>> {
-        let wrong = || corrupt("operation_change", "a value does not match the format");
-        let (namespace, column) = match side {
-            ChangeSide::Before => (row.namespace, row.before),
-            ChangeSide::After => (row.namespace, row.after),
-        };
-        match (field, column) {
-            (_, ValueRef::Null) => Ok(None),
-            (OperationField::Head | OperationField::Branch(_), ValueRef::Integer(seq)) => {
-                Ok(Some(OperationValue::Checkpoint(id_of(self.conn, namespace, seq)?)))
-            }
-            (field, ValueRef::Blob(sealed)) if is_sealed(self.keys, field) => {
-                let text = open_fact(self.conn, self.keys, (namespace, field), (row.operation, side), sealed)?;
-                Ok(Some(OperationValue::Text(text)))
-            }
-            (OperationField::CurrentBranch | OperationField::Fact(_), ValueRef::Text(text))
-                if !is_sealed(self.keys, field) =>
-            {
-                Ok(Some(OperationValue::Text(std::str::from_utf8(text).map_err(|_| wrong())?.to_owned())))
-            }
-            _ => Err(wrong()),
-        }
+        value_of((self.conn, self.keys), row, field, side, |seq| id_of(self.conn, row.namespace, seq))
     }
 
     /// Returns a stored operation, which must exist.
@@ -473,9 +483,7 @@ impl ReadView<'_> {
         let Some(place) = self.conn.first::<Place>(sql::FORKED_FROM, [namespace])? else { return Ok(None) };
         let wrong = || corrupt(format!("namespace {namespace}"), "its fork does not match the format");
         let (Some(id), Some(of), Some(path)) = place else { return Err(wrong()) };
-        let of = ThreadId::new(of).map_err(|_| wrong())?;
-        let path = Namespace::new(path).map_err(|_| wrong())?;
-        Ok(Some(CheckpointRef::new(of, path, CheckpointId::from_bytes(id))))
+        point_of(&of, &path, id).map(Some).ok_or_else(wrong)
     }
 
     /// Verifies the rows of all operations.

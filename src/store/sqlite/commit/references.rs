@@ -5,10 +5,7 @@
 use super::batch::{Tx, not_found};
 use crate::base::limits::LIST_REFERENCES_MAX;
 use crate::store::batch::ListRef;
-use crate::store::prune::is_pruned;
 use crate::store::sqlite::fault::{Res, invalid};
-use crate::store::sqlite::rows::checkpoint::checkpoint_row;
-use crate::store::sqlite::sql;
 use crate::store::sqlite::verify::neighbors;
 
 /// Returns the `seq` of the checkpoint of a list that a batch refers to.
@@ -17,9 +14,7 @@ pub(crate) fn find(tx: &mut Tx<'_>, of: &ListRef) -> Res<i64> {
     let namespace = tx.caches.namespace(tx.conn, thread, &of.namespace)?;
     let missing = || not_found(thread, &of.checkpoint);
     let seq = neighbors::must_find(tx.conn, namespace.ok_or_else(missing)?, &of.checkpoint, missing)?;
-    if checkpoint_row(tx.conn, sql::RECORD_BY_SEQ, [seq], |row| Ok(row.is_pruned()))?.unwrap_or(false) {
-        return Err(is_pruned(thread, &of.checkpoint).into());
-    }
+    tx.caches.known(tx.conn, seq)?.must_be_kept(thread)?;
     let view = tx.caches.view(tx.conn);
     let mut below = view.list_of(seq, &of.channel)?;
     for _ in 0..LIST_REFERENCES_MAX {

@@ -5,7 +5,6 @@
 //! none.
 
 use super::batch::Tx;
-use super::caches::Known;
 use super::payloads::store;
 use super::{references, replaced};
 use crate::base::TaskId;
@@ -15,6 +14,7 @@ use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::list_reference;
+use crate::store::sqlite::read::record::Known;
 use crate::store::sqlite::read::task_writes::{check_column, checksum_column};
 use crate::store::sqlite::rows::checksums::{Digests, WriteChecksum};
 use crate::store::sqlite::rows::name::Kind;

@@ -174,6 +174,11 @@ pub(crate) fn statements_of(group: Option<TableGroup>) -> String {
     all.split("\n\n").filter(is_of).collect::<Vec<_>>().join("\n\n")
 }
 
+/// Returns the number of SQLite that changes when another connection commits.
+pub(crate) fn data_version(conn: &Connection) -> Res<i64> {
+    conn.one(sql::DATA_VERSION, [])
+}
+
 /// Returns the number that changes with every change of the schema.
 pub(crate) fn version(conn: &Connection) -> Res<i64> {
     conn.one(sql::SCHEMA_VERSION, [])

@@ -101,7 +101,8 @@ pub(crate) fn row_at(view: ReadView<'_>, at: (i64, i64), key: i64) -> Res<Versio
     rows.into_iter().find(|row| row.key == key).ok_or_else(|| missing(at, key))
 }
 
-fn rows_at(view: ReadView<'_>, (branch, ordinal): (i64, i64)) -> Res<Vec<VersionRow>> {
+/// Returns the rows of a checkpoint, by descending key.
+pub(crate) fn rows_at(view: ReadView<'_>, (branch, ordinal): (i64, i64)) -> Res<Vec<VersionRow>> {
     let mut found = Vec::new();
     walk(view, branch, (ordinal, ordinal), &mut |rows| {
         found = rows;

@@ -7,6 +7,7 @@ use crate::store::error::StoreError;
 use crate::store::sqlite::fault::{Fault, Res, is_busy, lacks_room_for_locks, refuses_locks};
 use crate::store::sqlite::file::paths::beside;
 use crate::store::sqlite::file::place::FilePlace;
+use crate::store::sqlite::file::schema::data_version;
 use crate::store::sqlite::file::system::Stamp;
 #[cfg(target_os = "linux")]
 use crate::store::sqlite::file::wal_events::WalEvents;
@@ -324,11 +325,6 @@ impl fmt::Debug for DataVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DataVersion").field("seen", &self.seen).finish_non_exhaustive()
     }
-}
-
-/// Returns the number that changes with each commit of another connection.
-fn data_version(conn: &Connection) -> Res<i64> {
-    conn.one(sql::DATA_VERSION, [])
 }
 
 /// The error of a read without locks during which the file changed.

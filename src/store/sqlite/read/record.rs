@@ -4,6 +4,7 @@ use super::items::ChannelRows;
 use super::lineage;
 use super::payloads::Payloads;
 use super::{head, lease};
+use crate::base::internal::hash::Checksum;
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
 use crate::store::batch::Seen;
@@ -31,6 +32,25 @@ use rusqlite::{Connection, Params, params};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// A checkpoint that rows refer to.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) seq: i64,
+    pub(crate) id: CheckpointId,
+    pub(crate) branch: i64,
+    pub(crate) ordinal: i64,
+    pub(crate) checksum: Checksum,
+    pub(crate) tasks: Vec<TaskRecord>,
+    pub(crate) pruned: bool,
+}
+
+impl Known {
+    /// Refuses to build on a checkpoint that was pruned.
+    pub(crate) fn must_be_kept(&self, thread: &ThreadId) -> Res<()> {
+        if self.pruned { Err(is_pruned(thread, &self.id).into()) } else { Ok(()) }
+    }
+}
 
 /// Returns whether the checkpoint with a `seq` was pruned.
 pub(crate) fn is_pruned_seq(conn: &Connection, seq: i64) -> Res<bool> {
@@ -70,6 +90,17 @@ impl<'a> ReadView<'a> {
     /// Reads the records of a query, those of pruned checkpoints included.
     pub(crate) fn records(self, sql: &str, params: impl Params) -> Res<Vec<CheckpointRecord>> {
         self.conn.read_all(sql, params, |row| self.record(&RecordRow::verified(row)?))
+    }
+
+    /// Returns the checkpoint with a `seq` to which a row refers.
+    pub(crate) fn known(self, seq: i64) -> Res<Known> {
+        let place = || format!("checkpoint {seq}");
+        let known = checkpoint_row(self.conn, sql::RECORD_BY_SEQ, [seq], |row| {
+            let (id, tasks) = (CheckpointId::from_bytes(row.id), self.tasks(row.tasks, &place)?);
+            let (branch, ordinal) = row.at();
+            Ok(Known { seq, id, branch, ordinal, checksum: row.sum, tasks, pruned: row.is_pruned() })
+        })?;
+        known.ok_or_else(|| corrupt(place(), "a row refers to it, but it does not exist"))
     }
 
     /// Returns a checkpoint by its position in the log; `None` also if its thread is deleted.

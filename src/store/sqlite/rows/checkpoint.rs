@@ -52,6 +52,12 @@ pub(crate) fn source_of(column: i64) -> Option<Source> {
     [Source::Input, Source::Loop, Source::Update, Source::Fork].into_iter().find(|source| source_code(*source) == code)
 }
 
+/// Returns the checkpoint that columns name.
+pub(crate) fn point_of(thread: &str, path: &str, id: [u8; 16]) -> Option<CheckpointRef> {
+    let (thread, namespace) = (ThreadId::new(thread).ok()?, Namespace::new(path).ok()?);
+    Some(CheckpointRef::new(thread, namespace, CheckpointId::from_bytes(id)))
+}
+
 /// Returns the step that a column holds.
 pub(crate) fn step_of(column: i64) -> Option<i64> {
     (column.unsigned_abs() <= STEP_MAX.unsigned_abs()).then_some(column)
@@ -186,19 +192,15 @@ impl<'r> RecordRow<'r> {
         {
             return Err(corrupt(self.place(), "it does not follow its parent"));
         }
-        let point = |thread: &str, path: &str, checkpoint: CheckpointId| -> Res<CheckpointRef> {
-            let thread = ThreadId::new(thread).map_err(|_| wrong("thread"))?;
-            Ok(CheckpointRef::new(thread, Namespace::new(path).map_err(|_| wrong("namespace"))?, checkpoint))
-        };
-        let of = point(self.thread, self.path, CheckpointId::from_bytes(self.id))?;
+        let point = |thread, path, id| point_of(thread, path, id).ok_or_else(|| wrong("thread or namespace"));
+        let of = point(self.thread, self.path, self.id)?;
         let step = step_of(self.step).ok_or_else(|| wrong("step"))?;
         let source = source_of(self.source).ok_or_else(|| wrong("source"))?;
         let created_at = Timestamp::from_micros(self.created_at);
         let mut record = CheckpointRecord::new(of, number(self.seq, "seq")?, step, source, created_at);
-        let parent = self.parent_id.map(CheckpointId::from_bytes);
-        match (self.parent_thread, self.parent_path, parent) {
+        match (self.parent_thread, self.parent_path, self.parent_id) {
             (Some(thread), Some(path), Some(id)) => record.forked_from = Some(point(thread, path, id)?),
-            (.., parent) => record.parent = parent,
+            (.., parent) => record.parent = parent.map(CheckpointId::from_bytes),
         }
         (record.branch, record.ordinal) = (number(self.branch, "branch")?, number(self.ordinal, "ordinal")?);
         record.run = self.run.map(RunId::from_bytes);

@@ -10,8 +10,9 @@ use crate::store::operation::{NewOperation, OperationChange, OperationField, Ope
 use crate::store::prune::PruneSpan;
 use crate::store::search::SearchOptions;
 use crate::store::side_tables::{CacheChange, CacheKey, SideTables};
-use crate::store::sqlite::commit::caches::{Caches, Known};
+use crate::store::sqlite::commit::caches::Caches;
 use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::read::record::Known;
 use crate::store::sqlite::rows::list_end::ListEnd;
 use std::collections::BTreeSet;
 use std::sync::Arc;

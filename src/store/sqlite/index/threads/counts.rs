@@ -47,13 +47,8 @@ pub(super) fn usage_of_checkpoint(view: ReadView<'_>, seq: i64) -> Res<ThreadCou
 /// Returns the tokens of the messages that a checkpoint put.
 fn usage_of_messages(view: ReadView<'_>, branch: i64, ordinal: i64) -> Res<ThreadCounts> {
     let mut sum = ThreadCounts::default();
-    let mut lists = Vec::new();
-    lineage::walk(view, branch, (ordinal, ordinal), &mut |rows| {
-        lists.extend(rows.into_iter().filter(|row| row.kind == LIST));
-        Ok(true)
-    })?;
     let mut payloads = Payloads::new(view)?;
-    for row in lists {
+    for row in lineage::rows_at(view, (branch, ordinal))?.into_iter().filter(|row| row.kind == LIST) {
         let (first, end) = list_end::positions(&ListEnd::of(&row)?);
         let channel = view.names.text(view.conn, Kind::Channel, row.key)?;
         let Some(list) = view.names.find(view.conn, Kind::List, &channel)? else { continue };

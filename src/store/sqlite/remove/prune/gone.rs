@@ -4,7 +4,7 @@
 //! hides it from the next kept checkpoint. Each row also hides rows of pruned checkpoints before the slice. *Absent:*
 //! the deletion.
 
-use super::slice::{PruneSlice, payload_of, rows_at};
+use super::slice::{PruneSlice, payload_of};
 use super::{is_channel, seq_at, sql};
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::query::{FromColumns, Statements};
@@ -257,7 +257,7 @@ impl ListWalk<'_, '_> {
                 older.filter(|row| row.branch == branch && (run..first).contains(&row.ordinal)).collect();
             let base = first - first.rem_euclid(INTERVAL);
             if (run..first).contains(&base) {
-                let snapshots = rows_at(view, branch, base)?.into_iter();
+                let snapshots = lineage::rows_at(view, (branch, base))?.into_iter();
                 older.extend(snapshots.filter(|row| row.kind == version::INDEX_SNAPSHOT));
             }
             for row in older.iter().filter(|row| !self.slice.stays(row, &newest)) {

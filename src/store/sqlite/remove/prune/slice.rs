@@ -146,7 +146,7 @@ impl<'a> PruneSlice<'a> {
         for (ordinal, keys) in &gone.versions {
             let mut rows = match self.rows.get(ordinal) {
                 Some(rows) => rows.clone(),
-                None => rows_at(self.view, self.branch, *ordinal)?,
+                None => lineage::rows_at(self.view, (self.branch, *ordinal))?,
             };
             rows.retain(|row| !keys.contains(&row.key));
             rows.iter_mut().for_each(|row| row.offset = 0);
@@ -242,16 +242,6 @@ impl<'a> PruneSlice<'a> {
             _ => newest.get(&row.key).is_some_and(|new| (new.branch, new.ordinal) == (row.branch, row.ordinal)),
         }
     }
-}
-
-/// Returns the rows of `version` of a checkpoint, by descending key.
-pub(super) fn rows_at(view: ReadView<'_>, branch: i64, ordinal: i64) -> Res<Vec<VersionRow>> {
-    let mut found = Vec::new();
-    lineage::walk(view, branch, (ordinal, ordinal), &mut |rows| {
-        found = rows;
-        Ok(true)
-    })?;
-    Ok(found)
 }
 
 /// Returns the cost of a checkpoint: its rows, and the positions among which its items lie.

@@ -43,10 +43,12 @@ use crate::store::sqlite::rows::pack::{Unpack, unpack_ranges, unpack_reference, 
 use crate::store::sqlite::rows::version::{EMPTY, LIST, SEEN, VALUE, of_kind_column, version_of_column};
 use crate::store::sqlite::side::timer::missing;
 use crate::store::sqlite::sql as engine_sql;
-use crate::store::sqlite::tables::{StoredColumn, TableRow, checkpoint, item, thread, timer, version, write};
+use crate::store::sqlite::tables::{
+    OwnedColumns, StoredColumn, TableRow, checkpoint, decoded, item, thread, timer, version, write,
+};
 use kept::KeptRows;
 use operations::OldOperation;
-use rows::{Columns, OldRows, decoded};
+use rows::OldRows;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, ErrorCode, params};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -133,13 +135,13 @@ impl<'c> LogReplay<'c> {
     }
 
     /// Reads some checkpoints, and notes the ranges that cannot be read.
-    fn page(&self, from: i64, ranges: &mut Vec<(i64, Option<i64>, String)>) -> Res<Vec<(i64, Columns)>> {
+    fn page(&self, from: i64, ranges: &mut Vec<(i64, Option<i64>, String)>) -> Res<Vec<(i64, OwnedColumns)>> {
         let mut found = Vec::new();
         let (done, mut bytes) = (std::cell::Cell::new(false), 0);
         let mut page = |from: i64, limit: usize| {
             if done.get() { Ok(Vec::new()) } else { self.rows.checkpoints(from, limit) }
         };
-        let mut visit = |row: (i64, Columns)| {
+        let mut visit = |row: (i64, OwnedColumns)| {
             bytes += row.1.iter().map(bytes_of).sum::<usize>();
             found.push(row);
             done.set(found.len() >= WRITER_CACHE_MAX || bytes >= REPLAY_BYTES);

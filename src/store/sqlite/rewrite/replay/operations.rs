@@ -3,15 +3,15 @@
 //! An operation refers to checkpoints by `seq`, which differ in the new file, so each is decoded and written as a new
 //! one is. It is lost if its check does not match, or if a checkpoint that it names is.
 
-use super::rows::{Columns, OldRows, decoded};
+use super::rows::OldRows;
 use super::{reason, sql};
 use crate::base::{CheckpointId, Timestamp};
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationTarget, OperationValue};
-use crate::store::sqlite::commit::operation::{ChangeSide, field_of, is_sealed, kind_of, open_fact, target_of};
+use crate::store::sqlite::commit::operation::{ChangeSide, field_of, kind_of, target_of, value_of};
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::query::Statements;
-use crate::store::sqlite::tables::{KeyChecked, TableRow, operation, operation_change};
+use crate::store::sqlite::tables::{KeyChecked, OwnedColumns, TableRow, decoded, operation, operation_change};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 use std::collections::BTreeMap;
@@ -22,8 +22,8 @@ pub(super) struct OldOperation {
     /// The greatest `seq` of the old file when it was made.
     pub(super) seq: i64,
     /// The rows of the operation and of its changes.
-    row: Columns,
-    changes: Vec<Columns>,
+    row: OwnedColumns,
+    changes: Vec<OwnedColumns>,
 }
 
 /// The operations of a file in their order, and what could not be read, with the reason.
@@ -32,7 +32,7 @@ pub(super) type FoundOperations = (Vec<OldOperation>, Vec<(String, String)>);
 /// Reads the operations of a file.
 pub(super) fn read(conn: &Connection, keys: &Keys) -> Res<FoundOperations> {
     let (mut found, mut lost) = (Vec::new(), Vec::new());
-    let mut changes: BTreeMap<i64, Vec<Columns>> = BTreeMap::new();
+    let mut changes: BTreeMap<i64, Vec<OwnedColumns>> = BTreeMap::new();
     each(conn, sql::OPERATION_CHANGES, "operation_change", &mut lost, &mut |row| {
         let operation = operation_change::Row::verified(keys, row)?.operation;
         changes.entry(operation).or_default().push(operation_change::Row::owned(row)?);
@@ -95,29 +95,13 @@ impl OldOperation {
             // The thread was deleted, and its rows are not reclaimed yet.
             let Some((thread, namespace)) = rows.namespace(change.namespace)? else { continue };
             let field = field_of(change.kind, change.key.to_owned()).ok_or_else(|| wrong("a field is not known"))?;
-            let is_sealed = is_sealed(&rows.keys, &field);
-            let value = |column: ValueRef<'_>, side: ChangeSide| -> Res<Option<OperationValue>> {
-                Ok(match column {
-                    ValueRef::Null => None,
-                    ValueRef::Integer(seq) => match rows.checkpoint(seq)? {
-                        (of, id, _) if of == change.namespace => {
-                            Some(OperationValue::Checkpoint(CheckpointId::from_bytes(id)))
-                        }
-                        _ => return Err(wrong("it names a checkpoint of another namespace")),
-                    },
-                    ValueRef::Blob(sealed) if is_sealed => {
-                        let of = (change.namespace, &field);
-                        Some(OperationValue::Text(open_fact(rows.conn, &rows.keys, of, (self.id, side), sealed)?))
-                    }
-                    ValueRef::Text(text) if !is_sealed => {
-                        let text = std::str::from_utf8(text).map_err(|_| wrong("a text is not UTF-8"))?;
-                        Some(OperationValue::Text(text.to_owned()))
-                    }
-                    _ => return Err(wrong("a value does not match the format")),
+            let value = |side: ChangeSide| {
+                value_of((rows.conn, &rows.keys), &change, &field, side, |seq| match rows.checkpoint(seq)? {
+                    (of, id, _) if of == change.namespace => Ok(CheckpointId::from_bytes(id)),
+                    _ => Err(wrong("it names a checkpoint of another namespace")),
                 })
             };
-            let (mut before, after) =
-                (value(change.before, ChangeSide::Before)?, value(change.after, ChangeSide::After)?);
+            let (mut before, after) = (value(ChangeSide::Before)?, value(ChangeSide::After)?);
             if field == OperationField::Head
                 && let ValueRef::Integer(seq) = change.before
                 && let Some(head) = head(change.namespace, seq)

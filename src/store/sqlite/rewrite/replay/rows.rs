@@ -20,20 +20,12 @@ use crate::store::sqlite::rows::pack::{unpack_parents, unpack_tasks};
 use crate::store::sqlite::rows::payload::{Room, decode, form_column};
 use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::sql as engine_sql;
-use crate::store::sqlite::tables::{TableRow, checkpoint, item, payload, timer, version, write};
-use rusqlite::types::{Value, ValueRef};
+use crate::store::sqlite::tables::{OwnedColumns, TableRow, checkpoint, item, payload, timer, version, write};
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, params_from_iter};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-
-/// The columns of a row.
-pub(super) type Columns = Vec<Value>;
-
-/// Decodes rows of a table.
-pub(super) fn decoded<'r, R: TableRow<'r>>(rows: &'r [Columns]) -> Res<Vec<R>> {
-    rows.iter().map(|columns| R::of(columns)).collect()
-}
 
 /// The rows of a file.
 pub(super) struct OldRows<'c> {
@@ -76,7 +68,7 @@ impl<'c> OldRows<'c> {
     }
 
     /// Returns checkpoints from a `seq` on, in the order of the log.
-    pub(super) fn checkpoints(&self, from: i64, limit: usize) -> Res<Vec<(i64, Columns)>> {
+    pub(super) fn checkpoints(&self, from: i64, limit: usize) -> Res<Vec<(i64, OwnedColumns)>> {
         self.conn.read_all(sql::CHECKPOINTS_FROM, [from, limit as i64], |row| {
             let columns = checkpoint::Row::owned(row)?;
             Ok((checkpoint::Row::of(&columns)?.seq, columns))
@@ -163,12 +155,12 @@ impl<'c> OldRows<'c> {
     }
 
     /// Returns the versions at an ordinal of a branch.
-    pub(super) fn versions(&self, branch: i64, ordinal: i64) -> Res<Vec<Columns>> {
+    pub(super) fn versions(&self, branch: i64, ordinal: i64) -> Res<Vec<OwnedColumns>> {
         self.conn.read_all(sql::VERSIONS, [branch, ordinal], |row| version::Row::owned(row))
     }
 
     /// Returns the rows of a list at an ordinal of a branch.
-    pub(super) fn items(&self, branch: i64, ordinal: i64, list: i64) -> Res<Vec<Columns>> {
+    pub(super) fn items(&self, branch: i64, ordinal: i64, list: i64) -> Res<Vec<OwnedColumns>> {
         if self.read_lists.borrow_mut().insert((branch, list)) {
             self.read_list(branch, list)?;
         }
@@ -177,10 +169,10 @@ impl<'c> OldRows<'c> {
 
     /// Reads all rows of a list on a branch. Rows that cannot be read make the checksums of their checkpoints fail.
     fn read_list(&self, branch: i64, list: i64) -> Res<()> {
-        let mut page = |from: i64, limit: usize| -> Res<Vec<(i64, Vec<Columns>)>> {
+        let mut page = |from: i64, limit: usize| -> Res<Vec<(i64, Vec<OwnedColumns>)>> {
             let mut statement = self.conn.prepare_cached(sql::ITEMS_FROM)?;
             let mut rows = statement.query([branch, list, from])?;
-            let mut found: Vec<(i64, Vec<Columns>)> = Vec::new();
+            let mut found: Vec<(i64, Vec<OwnedColumns>)> = Vec::new();
             loop {
                 let row = match rows.next() {
                     Ok(Some(row)) => row,
@@ -203,7 +195,7 @@ impl<'c> OldRows<'c> {
             }
             Ok(found)
         };
-        let mut put = |(_, rows): (i64, Vec<Columns>)| -> Res<()> {
+        let mut put = |(_, rows): (i64, Vec<OwnedColumns>)| -> Res<()> {
             rows.iter().try_for_each(|row| self.items.run(sql::ITEMS_INSERT, params_from_iter(row)).map(|_| ()))
         };
         // Range deletes have negative positions, and items others: damage of the first does not touch the second.
@@ -212,7 +204,7 @@ impl<'c> OldRows<'c> {
     }
 
     /// Returns the writes of the tasks of a checkpoint.
-    pub(super) fn writes(&self, seq: i64) -> Res<Vec<Columns>> {
+    pub(super) fn writes(&self, seq: i64) -> Res<Vec<OwnedColumns>> {
         self.conn.read_all(write::Row::UNDER, [seq], |row| write::Row::owned(row))
     }
 

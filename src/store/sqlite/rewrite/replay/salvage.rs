@@ -9,7 +9,6 @@
 //!
 //! Invariant: no row of a deleted thread is written.
 
-use super::rows::Columns;
 use super::sql;
 use super::{LogReplay, reason};
 use crate::base::{CheckpointId, IdSource, Namespace, ThreadId, Timestamp};
@@ -23,7 +22,7 @@ use crate::store::sqlite::rows::pack::unpack_ranges;
 use crate::store::sqlite::rows::source::is_pruned_column;
 use crate::store::sqlite::rows::version::{EMPTY, VALUE, VersionRow, versions_check};
 use crate::store::sqlite::sql as engine_sql;
-use crate::store::sqlite::tables::{KeyChecked, TableRow, item, version};
+use crate::store::sqlite::tables::{KeyChecked, OwnedColumns, TableRow, item, version};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -47,7 +46,7 @@ struct OldBranch {
 #[derive(Default)]
 struct LooseRows {
     /// The rows of `item`, each with whether its check matches.
-    items: Vec<(Columns, bool)>,
+    items: Vec<(OwnedColumns, bool)>,
     versions: Vec<VersionRow>,
     check: Option<i64>,
 }

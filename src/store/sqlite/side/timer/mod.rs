@@ -6,7 +6,7 @@
 
 mod sql;
 
-use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
+use crate::base::{Namespace, TaskId, ThreadId, Timestamp};
 use crate::store::batch::NewTimer;
 use crate::store::marked::without_timer;
 use crate::store::record::{CheckpointRef, TimerRecord};
@@ -15,6 +15,7 @@ use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::file::table_group::TableGroup;
 use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::read::head;
+use crate::store::sqlite::rows::checkpoint::point_of;
 use crate::store::sqlite::rows::checksums::timer_check;
 use crate::store::sqlite::sql as log_sql;
 use crate::store::sqlite::tables::{TableRow, timer};
@@ -180,11 +181,7 @@ fn decode(view: ReadView<'_>, row: &Row<'_>) -> Res<TimerRecord> {
     if timer_check(view.keys, (&thread, &path), &checkpoint, &task, wake_at) != check {
         return Err(wrong("its checksum does not match"));
     }
-    let point = CheckpointRef {
-        thread: ThreadId::new(thread).map_err(|_| wrong("the id of its thread is none"))?,
-        namespace: Namespace::new(path).map_err(|_| wrong("the path of its namespace is none"))?,
-        checkpoint: CheckpointId::from_bytes(checkpoint),
-    };
+    let point = point_of(&thread, &path, checkpoint).ok_or_else(|| wrong("its thread or its namespace has no name"))?;
     Ok(TimerRecord { point, task: task_id, wake_at: Timestamp::from_micros(wake_at) })
 }
 

@@ -10,11 +10,10 @@ use crate::store::sqlite::fault::{Fault, Res};
 use crate::store::sqlite::file::lock::LockWait;
 use crate::store::sqlite::file::paths::beside;
 use crate::store::sqlite::file::place::FilePlace;
+use crate::store::sqlite::file::schema::data_version;
 use crate::store::sqlite::file::system::{self, FileId, Stamp};
 use crate::store::sqlite::file::wal_link::{self, LogLink};
 use crate::store::sqlite::file::wal_tail::{FRAME_BYTES, Frames, HEADER_BYTES};
-use crate::store::sqlite::query::Statements;
-use crate::store::sqlite::sql;
 use rusqlite::Connection;
 use rusqlite::hooks::Wal;
 use std::ffi::c_int;
@@ -243,11 +242,6 @@ impl LogFile {
             read => read.map(|()| Some(salts)),
         }
     }
-}
-
-/// Returns the number that changes with each commit of another connection.
-fn data_version(conn: &Connection) -> Res<i64> {
-    conn.one(sql::DATA_VERSION, [])
 }
 
 fn length(path: &Path) -> u64 {
