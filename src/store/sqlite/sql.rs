@@ -1,5 +1,6 @@
 //! All SQL of the library. Values are always bound; no text is ever spliced in.
 
+use super::tables::sql::select;
 use super::tables::text::{columns, text};
 use super::tables::{TableRow, branch, item, name, operation, operation_change, payload, thread, version, write};
 use super::verify::neighbors::sql as neighbors;
@@ -129,9 +130,8 @@ pub(crate) const HIGH_WATER_RAISE: &str = "INSERT INTO high_water \
 
 pub(crate) const THREAD_BY_ID: &str = text!(thread::Row::SELECT, "WHERE public_id = ?1");
 /// The page of threads, each with its root namespace.
-pub(crate) const THREADS: &str = text!(
-    "SELECT ",
-    columns!(thread, "t."),
+pub(crate) const THREADS: &str = select!(
+    thread as t,
     ", n.id FROM thread t LEFT JOIN namespace n ON n.thread = t.id AND n.path = '' \
      WHERE t.public_id > ?1 ORDER BY t.public_id LIMIT ?2"
 );
@@ -156,9 +156,8 @@ pub(crate) const THREAD_BRANCHES: &str = "SELECT b.id, (SELECT max(v.ordinal) FR
 
 pub(crate) const NAMESPACE_BY_PATH: &str = "SELECT n.id, t.id FROM thread t JOIN namespace n ON n.thread = t.id \
      WHERE t.public_id = ?1 AND n.path = ?2";
-pub(crate) const NAMESPACES: &str = text!(
-    "SELECT ",
-    columns!(namespace, "n."),
+pub(crate) const NAMESPACES: &str = select!(
+    namespace as n,
     " FROM thread t JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1 ORDER BY n.path"
 );
 
@@ -172,25 +171,22 @@ pub(crate) const FIELD_CHANGE: &str = text!(
     "WHERE namespace = ?1 AND kind = ?2 AND key = ?3 ORDER BY operation DESC LIMIT 1"
 );
 /// The newest change of each field of a namespace but its head.
-pub(crate) const FIELDS: &str = text!(
-    "SELECT ",
-    columns!(operation_change, "c."),
+pub(crate) const FIELDS: &str = select!(
+    operation_change as c,
     " FROM operation_change c WHERE c.namespace = ?1 AND c.kind > 0 AND c.operation = (SELECT max(o.operation) \
      FROM operation_change o WHERE o.namespace = c.namespace AND o.kind = c.kind AND o.key = c.key) ORDER BY c.kind, c.key"
 );
 /// The newest change of the fact `trashed` of each thread that is in the trash.
-pub(crate) const TRASH: &str = text!(
-    "SELECT ",
-    columns!(operation_change, "c."),
+pub(crate) const TRASH: &str = select!(
+    operation_change as c,
     ", t.public_id FROM operation_change c INDEXED BY operation_change_trash CROSS JOIN namespace n \
      ON n.id = c.namespace CROSS JOIN thread t ON t.id = n.thread WHERE c.kind = 3 AND c.key = 'trashed' \
      AND c.after IS NOT NULL AND c.operation = (SELECT max(o.operation) FROM operation_change o \
      WHERE o.namespace = c.namespace AND o.kind = 3 AND o.key = 'trashed')"
 );
 /// The changes of the fact `trashed` by the operations after one, the oldest first.
-pub(crate) const TRASH_SINCE: &str = text!(
-    "SELECT ",
-    columns!(operation_change, "c."),
+pub(crate) const TRASH_SINCE: &str = select!(
+    operation_change as c,
     ", t.public_id FROM operation_change c INDEXED BY operation_change_operation CROSS JOIN namespace n \
      ON n.id = c.namespace CROSS JOIN thread t ON t.id = n.thread \
      WHERE c.operation > ?1 AND c.kind = 3 AND c.key = 'trashed' ORDER BY c.operation"
@@ -199,9 +195,8 @@ pub(crate) const OPERATIONS: &str = text!(operation::Row::SELECT, "WHERE id < ?1
 /// The operations with a change of a namespace.
 pub(crate) const OPERATIONS_OF: &str = "SELECT DISTINCT operation FROM operation_change WHERE namespace = ?1 AND operation < ?2 ORDER BY operation DESC LIMIT ?3";
 /// The changes of an operation, with thread and path; those of deleted threads are not shown.
-pub(crate) const OPERATION_CHANGES: &str = text!(
-    "SELECT ",
-    columns!(operation_change, "c."),
+pub(crate) const OPERATION_CHANGES: &str = select!(
+    operation_change as c,
     ", t.public_id, n.path FROM operation_change c LEFT JOIN namespace n ON n.id = c.namespace \
      LEFT JOIN thread t ON t.id = n.thread WHERE c.operation = ?1 AND NOT EXISTS \
      (SELECT 1 FROM tombstone d WHERE d.thread = n.thread)"
@@ -241,67 +236,43 @@ pub(crate) const CHECKPOINT_SEQ: &str =
 pub(crate) const PAST: &str = "SELECT (SELECT max(id) FROM branch WHERE namespace = ?1 AND id < ?4), \
      EXISTS (SELECT 1 FROM version WHERE branch = ?2 AND ordinal > ?3)";
 
-/// The columns of a checkpoint with the `seq` of its parent, its thread and path, and the place of its parent.
+/// Checkpoints `c` with their threads and paths, and with the places of their parents.
 macro_rules! record {
-    (+ $more:literal, $($tail:expr),*) => {
-        text!(
-            "SELECT ", columns!(checkpoint, "c."),
-            ", t.public_id, n.path, p.id, pt.public_id, pn.path, p.ordinal, p.branch", $more, " FROM ", $($tail,)*
+    ($from:expr $(, $tail:expr)? $(; $more:literal)?) => {
+        select!(checkpoint as c,
+            ", t.public_id, n.path, p.id, pt.public_id, pn.path, p.ordinal, p.branch", $($more,)? " FROM ", $from,
+            " CROSS JOIN namespace n ON n.id = c.namespace CROSS JOIN thread t ON t.id = n.thread \
+             LEFT JOIN checkpoint p ON p.seq = c.seq - c.parent \
+             LEFT JOIN namespace pn ON pn.id = p.namespace AND p.namespace <> c.namespace \
+             LEFT JOIN thread pt ON pt.id = pn.thread ", $($tail)?
         )
     };
-    ($($tail:expr),*) => {
-        record!(+ "", $($tail),*)
-    };
 }
-/// The joins of a record beside the checkpoint `c`.
-macro_rules! record_joins {
-    () => {
-        " CROSS JOIN namespace n ON n.id = c.namespace CROSS JOIN thread t ON t.id = n.thread \
-         LEFT JOIN checkpoint p ON p.seq = c.seq - c.parent \
-         LEFT JOIN namespace pn ON pn.id = p.namespace AND p.namespace <> c.namespace \
-         LEFT JOIN thread pt ON pt.id = pn.thread "
-    };
-}
-pub(crate) const RECORD_HEAD: &str = text!(
-    record!("(SELECT * FROM checkpoint WHERE namespace = ?1 ORDER BY prefix DESC, seq DESC LIMIT 1) c"),
-    record_joins!()
-);
+pub(crate) const RECORD_HEAD: &str =
+    record!("(SELECT * FROM checkpoint WHERE namespace = ?1 ORDER BY prefix DESC, seq DESC LIMIT 1) c");
 /// The index holds only runs whose ids are of version 8.
-pub(crate) const RECORD_OF_RUN: &str = text!(
-    record!(
-        "(SELECT * FROM checkpoint WHERE run = ?1 AND substr(run, 7, 1) BETWEEN X'80' AND X'8f' AND namespace = ?2 \
+pub(crate) const RECORD_OF_RUN: &str = record!(
+    "(SELECT * FROM checkpoint WHERE run = ?1 AND substr(run, 7, 1) BETWEEN X'80' AND X'8f' AND namespace = ?2 \
          ORDER BY id DESC LIMIT 1) c"
-    ),
-    record_joins!()
 );
-pub(crate) const RECORD_AT: &str = text!(
-    record!("checkpoint c"),
-    record_joins!(),
-    "WHERE c.namespace = ?1 AND c.prefix = substr(?2, 1, 6) AND c.id = ?2"
-);
+pub(crate) const RECORD_AT: &str =
+    record!("checkpoint c", "WHERE c.namespace = ?1 AND c.prefix = substr(?2, 1, 6) AND c.id = ?2");
 /// The checkpoint that follows an id in its namespace.
-pub(crate) const RECORD_AFTER: &str = text!(
-    record!(
-        "(SELECT * FROM checkpoint WHERE namespace = ?1 AND prefix >= substr(?2, 1, 6) AND id > ?2 \
+pub(crate) const RECORD_AFTER: &str = record!(
+    "(SELECT * FROM checkpoint WHERE namespace = ?1 AND prefix >= substr(?2, 1, 6) AND id > ?2 \
          ORDER BY prefix, seq LIMIT 1) c"
-    ),
-    record_joins!()
 );
-pub(crate) const RECORD_BY_SEQ: &str = text!(record!("checkpoint c"), record_joins!(), "WHERE c.seq = ?1");
+pub(crate) const RECORD_BY_SEQ: &str = record!("checkpoint c", "WHERE c.seq = ?1");
 /// The checkpoints after a `seq`, of a thread or of all. They are read in the order of the table: the `+` bars any
 /// other one.
-pub(crate) const RECORDS_AFTER: &str = text!(
-    record!("checkpoint c"),
-    record_joins!(),
-    "WHERE c.seq > ?1 AND (?2 IS NULL OR +t.public_id = ?2) ORDER BY c.seq LIMIT ?3"
-);
+pub(crate) const RECORDS_AFTER: &str =
+    record!("checkpoint c", "WHERE c.seq > ?1 AND (?2 IS NULL OR +t.public_id = ?2) ORDER BY c.seq LIMIT ?3");
 /// The newest checkpoint of a thread: one read of an index for each of its namespaces.
 pub(crate) const NEWEST_OF_THREAD: &str = "SELECT max((SELECT c.seq FROM checkpoint c WHERE c.namespace = n.id \
      ORDER BY c.prefix DESC, c.seq DESC LIMIT 1)) FROM thread t CROSS JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1";
 /// The last row of `version` of a checkpoint names its `seq`.
-pub(crate) const RECORD_AT_PLACE: &str = text!(
-    record!("checkpoint c"),
-    record_joins!(),
+pub(crate) const RECORD_AT_PLACE: &str = record!(
+    "checkpoint c",
     "WHERE c.seq = (SELECT v.ordinal + 1 + (v.kind >> 4) FROM version v WHERE v.branch = ?1 AND v.ordinal = ?2 \
      ORDER BY v.key DESC LIMIT 1)"
 );
@@ -310,12 +281,9 @@ pub(crate) const SOURCE_OF_SEQ: &str = "SELECT source FROM checkpoint WHERE seq 
 /// The source of the checkpoint at a place.
 pub(crate) const SOURCE_AT_PLACE: &str = "SELECT source FROM checkpoint WHERE seq = (SELECT v.ordinal + 1 + (v.kind >> 4) \
      FROM version v WHERE v.branch = ?1 AND v.ordinal = ?2 ORDER BY v.key DESC LIMIT 1)";
-pub(crate) const RECORDS_OF_NAMESPACE: &str = text!(
-    record!(
-        "(SELECT * FROM checkpoint WHERE namespace = ?1 AND prefix <= substr(?2, 1, 6) AND id < ?2 \
-         ORDER BY prefix DESC, seq DESC LIMIT ?3) c"
-    ),
-    record_joins!(),
+pub(crate) const RECORDS_OF_NAMESPACE: &str = record!(
+    "(SELECT * FROM checkpoint WHERE namespace = ?1 AND prefix <= substr(?2, 1, 6) AND id < ?2 \
+         ORDER BY prefix DESC, seq DESC LIMIT ?3) c",
     "ORDER BY c.id DESC"
 );
 /// The checkpoints of a thread, by its id.
@@ -333,9 +301,8 @@ macro_rules! of_thread {
 }
 /// The newest checkpoints of a thread below an id. The inner query finds the prefix at which the page ends in the index
 /// alone; rows are read from there on.
-pub(crate) const RECORDS_OF_THREAD: &str = text!(
-    record!(
-        "",
+pub(crate) const RECORDS_OF_THREAD: &str = record!(
+    concat!(
         of_thread!(
             "k.seq AS at",
             "k.prefix >= coalesce(",
@@ -344,13 +311,11 @@ pub(crate) const RECORDS_OF_THREAD: &str = text!(
         ),
         " s JOIN checkpoint c ON c.seq = s.at"
     ),
-    record_joins!(),
     "ORDER BY c.id DESC, c.seq DESC"
 );
 /// The oldest checkpoints of a thread whose ids are in a range, in the same way.
-pub(crate) const RECORDS_BY_PREFIX: &str = text!(
-    record!(
-        "",
+pub(crate) const RECORDS_BY_PREFIX: &str = record!(
+    concat!(
         of_thread!(
             "k.seq AS at",
             "k.prefix <= coalesce(",
@@ -360,7 +325,6 @@ pub(crate) const RECORDS_BY_PREFIX: &str = text!(
         ),
         " s JOIN checkpoint c ON c.seq = s.at"
     ),
-    record_joins!(),
     "ORDER BY c.id, c.seq"
 );
 
@@ -470,10 +434,11 @@ pub(crate) const KV_NAMESPACES: &str = kv_namespaces!();
 /// Those at a path and inside it: the paths that go on with a dot lie between two bounds.
 pub(crate) const KV_NAMESPACES_UNDER: &str = kv_namespaces!("WHERE n.path = ?1 OR (n.path > ?2 AND n.path < ?3) ");
 pub(crate) const KV_PLACE: &str = "SELECT id, created_at, expires_at FROM kv WHERE namespace = ?1 AND key = ?2";
+/// The columns of a row in their order; SQLite gives a new one its number.
 pub(crate) const KV_INSERT: &str = "INSERT INTO kv (namespace, key, created_at, updated_at, expires_at, xxh3, codec, \
-     data) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+     data) VALUES (?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 pub(crate) const KV_UPDATE: &str =
-    "UPDATE kv SET updated_at = ?2, expires_at = ?3, xxh3 = ?4, codec = ?5, data = ?6 WHERE id = ?1";
+    "UPDATE kv SET updated_at = ?5, expires_at = ?6, xxh3 = ?7, codec = ?8, data = ?9 WHERE id = ?1";
 pub(crate) const KV_EXPIRED: &str =
     "SELECT id, namespace FROM kv WHERE expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2";
 /// The columns of an entry, and the path of its namespace.
@@ -541,38 +506,20 @@ pub(crate) const CHECK_BRANCHES: &str = concat!(
     hidden!(namespaces),
     " ORDER BY b.id"
 );
-pub(crate) const CHECK_RECORDS: &str =
-    text!(record!("checkpoint c"), record_joins!(), "WHERE c.seq >= ?1 ORDER BY c.seq");
+pub(crate) const CHECK_RECORDS: &str = record!("checkpoint c", "WHERE c.seq >= ?1 ORDER BY c.seq");
 pub(crate) const CHECK_IDS: &str = "SELECT seq, namespace, id FROM checkpoint WHERE seq >= ?1 ORDER BY seq";
 /// The newest id of a namespace before a checkpoint of the log.
 pub(crate) const CHECK_ID_BEFORE: &str =
     "SELECT id FROM checkpoint WHERE namespace = ?1 AND seq < ?2 ORDER BY prefix DESC, seq DESC LIMIT 1";
 /// Places are sorted without the rows. The limit keeps their order.
-pub(crate) const CHECK_CHECKPOINTS: &str = text!(
-    record!(
-        + ", b.parent, b.upto",
-        "(SELECT seq AS at FROM checkpoint WHERE seq >= ?1 ORDER BY branch, ordinal LIMIT -1) s \
-         CROSS JOIN checkpoint c ON c.seq = s.at CROSS JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace"
-    ),
-    record_joins!()
-);
+pub(crate) const CHECK_CHECKPOINTS: &str = record!("(SELECT seq AS at FROM checkpoint WHERE seq >= ?1 ORDER BY branch, ordinal LIMIT -1) s \
+         CROSS JOIN checkpoint c ON c.seq = s.at CROSS JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace"; ", b.parent, b.upto");
 /// One of them.
-pub(crate) const CHECK_CHECKPOINT: &str = text!(
-    record!(
-        + ", b.parent, b.upto",
-        "checkpoint c CROSS JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace"
-    ),
-    record_joins!(),
-    "WHERE c.seq = ?1"
-);
+pub(crate) const CHECK_CHECKPOINT: &str = record!("checkpoint c CROSS JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace", "WHERE c.seq = ?1"; ", b.parent, b.upto");
 /// The columns of rows of a checkpoint, in the order in which a check decodes them.
 macro_rules! checked {
     (write) => {
-        text!(
-            "SELECT ",
-            columns!(write, "w."),
-            ", c.seq - c.parent FROM write w LEFT JOIN checkpoint c ON c.seq = w.checkpoint + w.child "
-        )
+        select!(write as w, ", c.seq - c.parent FROM write w LEFT JOIN checkpoint c ON c.seq = w.checkpoint + w.child ")
     };
 }
 pub(crate) const CHECK_VERSIONS: &str =

@@ -40,10 +40,8 @@ impl First {
         match found {
             Some(checksum) if short(&checksum) != point.checksum => return Err(refused("it is of another file")),
             Some(_) => {}
-            None if point.checkpoint > 0 => {
-                if conn.one::<i64>(sql::CHECKPOINT_HIGH_WATER, [])? < point.checkpoint {
-                    return Err(refused("the file ends before it"));
-                }
+            None if point.checkpoint > 0 && conn.one::<i64>(sql::CHECKPOINT_HIGH_WATER, [])? < point.checkpoint => {
+                return Err(refused("the file ends before it"));
             }
             None => {}
         }

@@ -7,11 +7,11 @@
 use rusqlite::types::Value;
 
 /// The serial types of the columns of a record, each with its bytes.
-pub(crate) type RecordColumns<'r> = Vec<(u64, Option<&'r [u8]>)>;
+pub(crate) type CellColumns<'r> = Vec<(u64, Option<&'r [u8]>)>;
 
 /// Returns the columns of a record, and the bytes after them; `None` if the record is damaged. A column of which a byte
 /// is missing has none.
-pub(crate) fn columns(record: &[u8]) -> Option<(RecordColumns<'_>, &[u8])> {
+pub(crate) fn columns(record: &[u8]) -> Option<(CellColumns<'_>, &[u8])> {
     let (header_bytes, types) = varint(record)?;
     let header_bytes = usize::try_from(header_bytes).ok()?;
     let mut types = types.get(..header_bytes.checked_sub(record.len() - types.len())?)?;

@@ -10,6 +10,7 @@ use crate::base::{CheckpointId, Namespace, PayloadRef, TaskId};
 use crate::store::batch::{ListRef, Seen};
 use crate::store::record::{TaskKind, TaskRecord};
 use crate::store::sqlite::keys::Keys;
+use crate::store::sqlite::tables::{cache, kv, kv_vector};
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -150,30 +151,13 @@ pub(crate) fn payload_hash(keys: &Keys, payload: &PayloadRef<'_>) -> Checksum {
 }
 
 /// Returns the XXH3-64 check of an entry of the key-value memory.
-pub(crate) fn kv_check(
-    keys: &Keys,
-    path: &str,
-    key: &str,
-    moments: [i64; 2],
-    expires_at: Option<i64>,
-    value: EncodedRef<'_>,
-) -> i64 {
+pub(crate) fn kv_check(keys: &Keys, path: &str, row: &kv::Row<'_>) -> i64 {
     beside_check(keys, |check| {
         check.bytes(path.as_bytes());
-        check.bytes(key.as_bytes());
-        moments.into_iter().for_each(|moment| check.int(moment));
-        entry_fields(check, expires_at, value);
+        check.bytes(row.key.as_bytes());
+        [row.created_at, row.updated_at].into_iter().for_each(|moment| check.int(moment));
+        entry_fields(check, row.expires_at, (row.codec, row.data));
     })
-}
-
-/// A vector of an entry of the key-value memory, as its check covers it.
-#[derive(Clone, Copy)]
-pub(crate) struct KvVectorRef<'a> {
-    pub(crate) position: i64,
-    pub(crate) field: &'a str,
-    pub(crate) dims: i64,
-    /// The column, sealed or not.
-    pub(crate) data: &'a [u8],
 }
 
 /// Returns the XXH3-64 check of a vector of an entry with so many.
@@ -182,7 +166,7 @@ pub(crate) fn kv_vector_check(
     (path, key): (&str, &str),
     updated_at: i64,
     count: i64,
-    vector: &KvVectorRef<'_>,
+    vector: &kv_vector::Row<'_>,
 ) -> i64 {
     beside_check(keys, |check| {
         check.bytes(path.as_bytes());
@@ -204,17 +188,11 @@ pub(crate) fn kv_lifetime_check(keys: &Keys, path: &str, key: &str, lifetime: i6
 }
 
 /// Returns the XXH3-64 check of an entry of the cache.
-pub(crate) fn cache_check(
-    keys: &Keys,
-    namespace: &[u8],
-    key: &str,
-    expires_at: Option<i64>,
-    value: EncodedRef<'_>,
-) -> i64 {
+pub(crate) fn cache_check(keys: &Keys, row: &cache::Row<'_>) -> i64 {
     beside_check(keys, |check| {
-        check.bytes(namespace);
-        check.bytes(key.as_bytes());
-        entry_fields(check, expires_at, value);
+        check.bytes(row.namespace);
+        check.bytes(row.key.as_bytes());
+        entry_fields(check, row.expires_at, (row.codec, row.data));
     })
 }
 
@@ -249,10 +227,7 @@ fn beside_check(keys: &Keys, visit: impl FnOnce(&mut dyn FieldVisitor)) -> i64 {
     i64::from_le_bytes(half)
 }
 
-/// A codec, as it is stored, and the bytes in it.
-pub(crate) type EncodedRef<'a> = (i64, &'a [u8]);
-
-fn entry_fields(check: &mut dyn FieldVisitor, expires_at: Option<i64>, (codec, data): EncodedRef<'_>) {
+fn entry_fields(check: &mut dyn FieldVisitor, expires_at: Option<i64>, (codec, data): (i64, &[u8])) {
     check.int(i64::from(expires_at.is_some()));
     if let Some(moment) = expires_at {
         check.int(moment);

@@ -131,8 +131,8 @@ pub(crate) fn decode<'r>(
     Ok(payload)
 }
 
-/// Returns the payload of a `value` column, given a row in which the columns of the payload start at `first`, NULL if it
-/// does not exist. A NULL has none.
+/// Returns the payload of a `value` column, given a row in which the columns of the payload start at `first`, NULL if
+/// it does not exist. A NULL has none.
 pub(crate) fn joined<'r>(
     conn: &Connection,
     row: &'r Row<'_>,

@@ -3,7 +3,8 @@
 use super::{Column, ColumnKind, TABLES, TableDescription, TableKey, TableRule};
 
 /// Declares tables: of each the kind of its check, its key, its rules and its columns. `=> table` names the owner of a
-/// row, or what a value refers to; `= below(column)` and `= above(column)` say that a column holds the distance to another one.
+/// row, or what a value refers to; `= below(column)` and `= above(column)` say that a column holds the distance to
+/// another one.
 macro_rules! tables {
     ($(
         $(#[$doc:meta])*
@@ -137,3 +138,15 @@ impl TableDescription {
         to_this.map(read).collect()
     }
 }
+
+/// Selects the columns of a table, which has a name in the statement, and more.
+macro_rules! select {
+    ($table:ident as $alias:ident, $($rest:expr),+ $(,)?) => {
+        $crate::store::sqlite::tables::text::text!(
+            "SELECT ",
+            $crate::store::sqlite::tables::text::columns!($table, concat!(stringify!($alias), ".")),
+            $($rest),+
+        )
+    };
+}
+pub(crate) use select;

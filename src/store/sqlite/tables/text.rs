@@ -54,7 +54,7 @@ pub(crate) const fn utf8(bytes: &[u8]) -> &str {
 
 /// Joins a constant list of texts, with a text before each, after each, and between two.
 macro_rules! joined {
-    ($parts:expr, $before:literal, $after:literal, $between:literal) => {{
+    ($parts:expr, $before:expr, $after:literal, $between:literal) => {{
         use $crate::store::sqlite::tables::text as joining;
         const PARTS: &[&str] = $parts;
         const LISTING: joining::Joints = joining::Joints($before, $after, $between);
@@ -74,7 +74,7 @@ pub(crate) use text;
 
 /// Lists the columns of a table, each with a text before it.
 macro_rules! columns {
-    ($table:ident, $before:literal) => {
+    ($table:ident, $before:expr) => {
         $crate::store::sqlite::tables::text::joined!($crate::store::sqlite::tables::$table::NAMES, $before, "", ", ")
     };
 }

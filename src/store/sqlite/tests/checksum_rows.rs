@@ -7,6 +7,7 @@ use crate::store::sqlite::rows::checksums::{
     timer_check, writes_checksum,
 };
 use crate::store::sqlite::rows::item::item_check;
+use crate::store::sqlite::tables::{cache, kv};
 use rusqlite::types::ValueRef;
 use std::fmt::Debug;
 
@@ -133,6 +134,14 @@ fn each_column_of_a_row_changes_its_check() {
         item([1, 1, 1, 1, 1], Some(1), ValueRef::Null),
         item([1, 1, 1, 1, 1], None, ValueRef::Integer(1)),
     ]);
+    let cache_check = |namespace, key, expires_at, (codec, data)| {
+        cache_check(&keys, &cache::Row { id: 0, namespace, key, expires_at, xxh3: 0, codec, data })
+    };
+    let kv_check = |path, created_at, updated_at| {
+        let (key, expires_at, codec, data) = ("k", None, 0, &b"v"[..]);
+        let row = kv::Row { id: 0, namespace: 0, key, created_at, updated_at, expires_at, xxh3: 0, codec, data };
+        kv_check(&keys, path, &row)
+    };
     differ(&[
         timer_check(&keys, ("a", ""), &[1], &[1], 1),
         timer_check(&keys, ("b", ""), &[1], &[1], 1),
@@ -140,17 +149,17 @@ fn each_column_of_a_row_changes_its_check() {
         timer_check(&keys, ("a", ""), &[2], &[1], 1),
         timer_check(&keys, ("a", ""), &[1], &[2], 1),
         timer_check(&keys, ("a", ""), &[1], &[1], 2),
-        cache_check(&keys, b"a", "k", None, (0, b"v")),
-        cache_check(&keys, b"b", "k", None, (0, b"v")),
-        cache_check(&keys, b"a", "l", None, (0, b"v")),
-        cache_check(&keys, b"a", "k", Some(0), (0, b"v")),
-        cache_check(&keys, b"a", "k", Some(1), (0, b"v")),
-        cache_check(&keys, b"a", "k", None, (1, b"v")),
-        cache_check(&keys, b"a", "k", None, (0, b"w")),
-        kv_check(&keys, "p", "k", [0, 0], None, (0, b"v")),
-        kv_check(&keys, "q", "k", [0, 0], None, (0, b"v")),
-        kv_check(&keys, "p", "k", [1, 0], None, (0, b"v")),
-        kv_check(&keys, "p", "k", [0, 1], None, (0, b"v")),
+        cache_check(&b"a"[..], "k", None, (0, &b"v"[..])),
+        cache_check(&b"b"[..], "k", None, (0, &b"v"[..])),
+        cache_check(&b"a"[..], "l", None, (0, &b"v"[..])),
+        cache_check(&b"a"[..], "k", Some(0), (0, &b"v"[..])),
+        cache_check(&b"a"[..], "k", Some(1), (0, &b"v"[..])),
+        cache_check(&b"a"[..], "k", None, (1, &b"v"[..])),
+        cache_check(&b"a"[..], "k", None, (0, &b"w"[..])),
+        kv_check("p", 0, 0),
+        kv_check("q", 0, 0),
+        kv_check("p", 1, 0),
+        kv_check("p", 0, 1),
         kv_lifetime_check(&keys, "p", "k", 0),
         kv_lifetime_check(&keys, "p", "k", 1),
     ]);

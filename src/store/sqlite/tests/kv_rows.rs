@@ -5,7 +5,8 @@ use crate::base::Encoded;
 use crate::store::StoreError;
 use crate::store::side_tables::{KvChange, KvNamespace, KvVector, SideTables};
 use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::rows::checksums::{KvVectorRef, kv_vector_check};
+use crate::store::sqlite::rows::checksums::kv_vector_check;
+use crate::store::sqlite::tables::kv_vector;
 use rusqlite::params;
 
 fn users() -> KvNamespace {
@@ -43,7 +44,7 @@ fn harmed(harm: &[(&str, &[u8])]) -> String {
     let vectors = vec![KvVector::new("$", vec![1.0])];
     bench.store.commit_kv(&[KvChange::SetVectors { namespace: users(), key: "k".into(), vectors }]).unwrap();
     for (statement, data) in harm {
-        let vector = KvVectorRef { position: 0, field: "$", dims: 1, data };
+        let vector = kv_vector::Row { entry: 0, position: 0, field: "$", dims: 1, data, xxh3: 0 };
         let check = kv_vector_check(&Keys::default(), ("users", "k"), 5, 1, &vector);
         raw(&bench.path()).execute(statement, params![data, check]).unwrap();
     }

@@ -4,7 +4,8 @@ use super::*;
 use crate::base::Encoded;
 use crate::store::side_tables::{CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector, SideTables};
 use crate::store::sqlite::keys::Keys;
-use crate::store::sqlite::rows::checksums::{KvVectorRef, kv_vector_check};
+use crate::store::sqlite::rows::checksums::kv_vector_check;
+use crate::store::sqlite::tables::kv_vector;
 use crate::store::{Store, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,7 +111,7 @@ fn a_vector_with_a_flip_is_not_compared() {
 fn a_vector_with_a_forged_check_has_finite_components_or_is_refused() {
     let bench = filled();
     for data in [f32::NAN, f32::INFINITY].map(|forged| [1.0_f32.to_le_bytes(), forged.to_le_bytes()].concat()) {
-        let vector = KvVectorRef { position: 0, field: "$", dims: 2, data: &data };
+        let vector = kv_vector::Row { entry: 0, position: 0, field: "$", dims: 2, data: &data, xxh3: 0 };
         let check = kv_vector_check(&Keys::default(), ("users.7", "name"), 5, 2, &vector);
         let forge = "UPDATE kv_vector SET data = ?1, xxh3 = ?2 WHERE position = 0";
         assert_eq!(raw(&bench.path()).execute(forge, rusqlite::params![data, check]).unwrap(), 1);

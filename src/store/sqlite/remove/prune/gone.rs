@@ -53,7 +53,7 @@ impl FromColumns for GoneItem {
 }
 
 /// A row of `item`: position, ordinal, operation and value.
-type ListRow = (i64, i64, i64, Value);
+type WholeItem = (i64, i64, i64, Value);
 
 /// The lists of a slice, while they are walked from the newest checkpoint down.
 struct ListWalk<'s, 'a> {
@@ -169,7 +169,7 @@ impl ListWalk<'_, '_> {
         let PruneSlice { view, branch, last, top, .. } = *self.slice;
         let mut ranges = DeletedRanges::default();
         if top > last + 1 {
-            let wholes: Vec<ListRow> = view.conn.all(sql::WHOLES_BETWEEN, [branch, list, last + 1, top])?;
+            let wholes: Vec<WholeItem> = view.conn.all(sql::WHOLES_BETWEEN, [branch, list, last + 1, top])?;
             for (slot, ordinal, op, value) in wholes {
                 let found = ranges_of(op, &value, || item_place(branch, list, slot, ordinal))?;
                 found.into_iter().for_each(|(first, end)| ranges.paint(first, end, ordinal));

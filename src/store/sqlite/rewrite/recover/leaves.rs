@@ -15,14 +15,11 @@ use crate::store::sqlite::file::table_group::{TableGroup, TableGroups};
 use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::sql as engine_sql;
 use crate::store::sqlite::tables::row_check::RowCheck;
-use crate::store::sqlite::tables::{Column, ColumnKind, TABLES, TableDescription, TableKey, TableRule};
+use crate::store::sqlite::tables::{Column, ColumnKind, OwnedColumns, TABLES, TableDescription, TableKey, TableRule};
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, params_from_iter};
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
-
-/// A row: its columns as its table declares them.
-type Columns = Vec<Value>;
 
 /// A page of a walk that cannot be read, or a cell of one.
 pub(super) struct Defect {
@@ -62,13 +59,13 @@ struct TreeWalk<'w> {
     seen: &'w mut BTreeSet<u64>,
     rows: Vec<u64>,
     defects: Vec<Defect>,
-    last: Option<Columns>,
+    last: Option<OwnedColumns>,
 }
 
 /// The next step of a walk: a page to visit, or a row to take.
 enum TreeStep {
     Page(u32, bool),
-    Row(Columns),
+    Row(OwnedColumns),
 }
 
 impl FileTrees {
@@ -136,7 +133,7 @@ impl FileTrees {
         TableGroup::note_all(conn)?;
         for page in pages.unseen(&self.seen) {
             let (rows, kind) = found_on(pages, &page);
-            let all: Vec<&Columns> = rows.iter().collect();
+            let all: Vec<&OwnedColumns> = rows.iter().collect();
             if let Some(shape) = assign(&all, kind).filter(|shape| self.damaged.contains_key(shape.name)) {
                 rows.into_iter().try_for_each(|row| shape.insert(conn, row))?;
             }
@@ -198,7 +195,7 @@ impl<'w> TreeWalk<'w> {
         let page = tree_page(&bytes).filter(|page| is_of_table.is_none_or(|is| is == page.kind.is_of_table()));
         let Some(page) = page else { return self.unreadable(place, "it is a page of something else", is_root) };
         let mut rows = rows_of(self.pages, &page);
-        let found: Vec<&Columns> = rows.iter().flatten().collect();
+        let found: Vec<&OwnedColumns> = rows.iter().flatten().collect();
         if self.shape.is_some_and(|shape| is_of_other(shape, &found, page.kind)) {
             return self.defect(place, "it holds rows of another table", true);
         }
@@ -229,7 +226,7 @@ impl<'w> TreeWalk<'w> {
     }
 
     /// Verifies that rows ascend: SQLite does not find one that is out of order.
-    fn row(&mut self, row: Columns) {
+    fn row(&mut self, row: OwnedColumns) {
         let Some(shape) = self.shape else { return };
         if self.last.as_ref().is_some_and(|last| shape.order(last, &row) != Ordering::Less) {
             self.defect("rows".into(), "their keys do not ascend", false);
@@ -239,7 +236,7 @@ impl<'w> TreeWalk<'w> {
 }
 
 /// Returns the row of each cell of a page, if it can be read.
-fn rows_of(pages: &FilePages, page: &TreePage<'_>) -> Vec<Option<Columns>> {
+fn rows_of(pages: &FilePages, page: &TreePage<'_>) -> Vec<Option<OwnedColumns>> {
     let row = |index: usize| {
         let cell = page.cell(index).filter(|_| page.has_rows())?;
         Some(numbered(pages.record(page.local(&cell), cell.length, cell.rest)?, cell.rowid))
@@ -248,7 +245,7 @@ fn rows_of(pages: &FilePages, page: &TreePage<'_>) -> Vec<Option<Columns>> {
 }
 
 /// Returns the rows of a page that can be read, and its kind.
-fn found_on(pages: &FilePages, bytes: &PageBytes) -> (Vec<Columns>, PageKind) {
+fn found_on(pages: &FilePages, bytes: &PageBytes) -> (Vec<OwnedColumns>, PageKind) {
     match tree_page(bytes) {
         Some(page) => (rows_of(pages, &page).into_iter().flatten().collect(), page.kind),
         None => (Vec::new(), PageKind::TableInterior),
@@ -256,7 +253,7 @@ fn found_on(pages: &FilePages, bytes: &PageBytes) -> (Vec<Columns>, PageKind) {
 }
 
 /// Puts the number of a row in the place of the column that stands for it. A row of another tree has none.
-fn numbered(mut row: Columns, rowid: Option<i64>) -> Columns {
+fn numbered(mut row: OwnedColumns, rowid: Option<i64>) -> OwnedColumns {
     if let (Some(rowid), Some(first @ Value::Null)) = (rowid, row.first_mut()) {
         *first = Value::Integer(rowid);
     }
@@ -274,7 +271,7 @@ impl TableDescription {
     }
 
     /// Returns whether a row has the columns of the table.
-    fn fits(&self, row: &Columns) -> bool {
+    fn fits(&self, row: &OwnedColumns) -> bool {
         use ColumnKind::{Any, Blob, Integer, Stored, Text};
         let is = |(value, column): (&Value, &Column)| match (value, column.kind) {
             (Value::Null, _) => column.is_nullable,
@@ -288,12 +285,12 @@ impl TableDescription {
     }
 
     /// Returns whether at least half of the rows have the columns of the table.
-    fn is_of(&self, rows: &[&Columns]) -> bool {
+    fn is_of(&self, rows: &[&OwnedColumns]) -> bool {
         2 * rows.iter().filter(|row| self.fits(row)).count() >= rows.len()
     }
 
     /// Compares the keys of two rows.
-    fn order(&self, a: &Columns, b: &Columns) -> Ordering {
+    fn order(&self, a: &OwnedColumns, b: &OwnedColumns) -> Ordering {
         let descending = if let TableKey::Descending(columns) = self.key { columns - 1 } else { usize::MAX };
         let columns = a.iter().zip(b).take(self.key_columns()).enumerate();
         let orders = columns.map(|(at, (a, b))| if at == descending { compare(b, a) } else { compare(a, b) });
@@ -301,7 +298,7 @@ impl TableDescription {
     }
 
     /// Inserts a row, unless one with its key is there.
-    fn insert(&self, conn: &Connection, mut row: Columns) -> Res<()> {
+    fn insert(&self, conn: &Connection, mut row: OwnedColumns) -> Res<()> {
         row.resize(self.columns.len(), Value::Null);
         if self.is_numbered() && !matches!(row[0], Value::Integer(_)) {
             return Ok(());
@@ -329,7 +326,7 @@ fn compare(a: &Value, b: &Value) -> Ordering {
 }
 
 /// Returns the table to which the rows of a page belong.
-fn assign(rows: &[&Columns], kind: PageKind) -> Option<&'static TableDescription> {
+fn assign(rows: &[&OwnedColumns], kind: PageKind) -> Option<&'static TableDescription> {
     let fits = |shape: &&TableDescription| shape.is_numbered() == kind.is_of_table() && shape.is_of(rows);
     let shapes: Vec<&'static TableDescription> = recovered().filter(|shape| !rows.is_empty() && fits(shape)).collect();
     let named = |name: &str| shapes.iter().find(|shape| shape.name == name).copied();
@@ -348,15 +345,15 @@ fn assign(rows: &[&Columns], kind: PageKind) -> Option<&'static TableDescription
 }
 
 /// Returns whether the rows of a page are those of another tree.
-fn is_of_other(shape: &TableDescription, rows: &[&Columns], kind: PageKind) -> bool {
+fn is_of_other(shape: &TableDescription, rows: &[&OwnedColumns], kind: PageKind) -> bool {
     let is_none = !rows.is_empty() && !rows.iter().any(|row| shape.fits(row));
     is_none || (!shape.is_of(rows) && assign(rows, kind).is_some())
 }
 
 /// Returns whether rows that have the columns of both are items and not versions: their checks verify, or, in a file
 /// with keys, several have the same second column.
-fn is_of_items(rows: &[&Columns]) -> bool {
-    let int = |row: &Columns, at: usize| match row.get(at) {
+fn is_of_items(rows: &[&OwnedColumns]) -> bool {
+    let int = |row: &OwnedColumns, at: usize| match row.get(at) {
         Some(Value::Integer(number)) => *number,
         _ => 0,
     };
@@ -364,13 +361,13 @@ fn is_of_items(rows: &[&Columns]) -> bool {
         return true;
     }
     // Each checkpoint has one version with a check.
-    let has_check = |row: &&&Columns| row.get(7) != Some(&Value::Null);
-    let is_next = |pair: &[&Columns]| int(pair[0], 1) == int(pair[1], 1) && int(pair[0], 0) == int(pair[1], 0);
+    let has_check = |row: &&&OwnedColumns| row.get(7) != Some(&Value::Null);
+    let is_next = |pair: &[&OwnedColumns]| int(pair[0], 1) == int(pair[1], 1) && int(pair[0], 0) == int(pair[1], 0);
     rows.iter().all(|row| has_check(&row)) && rows.windows(2).any(is_next)
 }
 
 /// Returns whether the last column of a row is the check of the others, in a file without keys.
-fn verifies(table: &str, row: &Columns) -> bool {
+fn verifies(table: &str, row: &OwnedColumns) -> bool {
     let mut check = RowCheck::of(table);
     let Some((last, columns)) = row.split_last() else { return false };
     columns.iter().for_each(|column| _ = check.value(ValueRef::from(column)));
@@ -378,7 +375,7 @@ fn verifies(table: &str, row: &Columns) -> bool {
 }
 
 /// Returns the row of a table for which an entry of its unique index stands.
-fn of_index(table: &'static str, mut entry: Columns) -> Option<Columns> {
+fn of_index(table: &'static str, mut entry: OwnedColumns) -> Option<OwnedColumns> {
     let id = entry.pop()?;
     let mut row = vec![id];
     row.append(&mut entry);
@@ -398,7 +395,7 @@ mod tests {
     use super::PageKind::{IndexLeaf, TableLeaf};
     use super::*;
 
-    fn ints(numbers: &[i64]) -> Columns {
+    fn ints(numbers: &[i64]) -> OwnedColumns {
         numbers.iter().map(|number| Value::Integer(*number)).collect()
     }
 
@@ -411,8 +408,8 @@ mod tests {
         let check = RowCheck::of("namespace").int(1).int(0).text("a").finish();
         assert_eq!(assign(&[&name(check)], TableLeaf).map(|shape| shape.name), Some("namespace"));
         let version = |ordinal, check| [ints(&[1, ordinal, 3, 0, 1]), vec![Value::Null, Value::Integer(9), check]];
-        let rows: Vec<Columns> = (0..4).map(|n| version(n, Value::Integer(n)).concat()).collect();
-        let rows: Vec<&Columns> = rows.iter().collect();
+        let rows: Vec<OwnedColumns> = (0..4).map(|n| version(n, Value::Integer(n)).concat()).collect();
+        let rows: Vec<&OwnedColumns> = rows.iter().collect();
         assert_eq!(assign(&rows, IndexLeaf).map(|shape| shape.name), Some("version"));
         assert_eq!(assign(&[&ints(&[1, 2, 3, 4, 5, 6, 7])], TableLeaf).map(|shape| shape.name), None);
         assert_eq!(assign(&[], TableLeaf).map(|shape| shape.name), None);

@@ -29,7 +29,8 @@ use crate::store::sqlite::file::{backup, registry};
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::read::names::Names;
-use crate::store::sqlite::side::kv;
+use crate::store::sqlite::side::kv::vectors::EntryOwner;
+use crate::store::sqlite::side::kv::{self, vectors};
 use crate::store::sqlite::tables::{self, TableRow};
 use crate::store::sqlite::view::ReadView;
 use crate::store::sqlite::{check, sql as engine_sql};
@@ -273,11 +274,12 @@ fn entry(source: &DamagedFile, keys: &Keys, row: &Row<'_>) -> Res<SoundEntry> {
 /// Adds the changes that make the vectors and the lifetime of an entry.
 fn beside_entry(old: ReadView<'_>, id: i64, record: &KvRecord, changes: &mut Vec<KvChange>) -> Res<()> {
     let name = || (record.namespace.clone(), record.key.clone());
-    if let Some(lifetime) = kv::lifetime_of(old, id, record)? {
+    let owner = EntryOwner::of(id, record);
+    if let Some(lifetime) = vectors::lifetime(old.conn, old.keys, owner)? {
         let (namespace, key) = name();
         changes.push(KvChange::SetLifetime { namespace, key, lifetime });
     }
-    let vectors = kv::vectors_of(old, id, record)?;
+    let vectors = vectors::read(old, owner)?;
     if !vectors.is_empty() {
         let (namespace, key) = name();
         changes.push(KvChange::SetVectors { namespace, key, vectors });

@@ -30,11 +30,11 @@ pub(crate) fn write(conn: &Connection, keys: &Keys, changes: &[CacheChange]) -> 
                 let (namespace, expires_at) = (pack(&key.namespace), expires_at.map(Timestamp::as_micros));
                 let codec = i64::from(value.codec.to_tag());
                 let name = key_column(keys, &namespace, &key.key);
-                let identity = || identity(keys, &namespace, &name, expires_at, codec);
-                let data = sealed::value_column(keys, identity, &value.bytes)?;
-                let check = cache_check(keys, &namespace, &name, expires_at, (codec, &data));
-                let row = params![namespace, name, expires_at, check, codec, data];
-                conn.run(sql::CACHE_PUT, row)?;
+                let (namespace, key, data) = (&*namespace, &*name, &*value.bytes);
+                let clear = cache::Row { id: 0, namespace, key, expires_at, xxh3: 0, codec, data };
+                let data = sealed::value_column(keys, || identity(keys, &clear), data)?;
+                let row = cache::Row { data: &data, ..clear };
+                cache::Row { xxh3: cache_check(keys, &row), ..row }.store(conn, sql::CACHE_PUT, None)?;
             }
             CacheChange::Clear { namespace } if namespace.is_empty() => {
                 conn.run(sql::CACHE_CLEAR, [])?;
@@ -77,8 +77,9 @@ fn key_column<'k>(keys: &Keys, namespace: &[u8], key: &'k str) -> Cow<'k, str> {
 }
 
 /// Returns the identity of a sealed value.
-fn identity(keys: &Keys, namespace: &[u8], key: &str, expires_at: Option<i64>, codec: i64) -> Identity {
-    keys.identity("cache").bytes(namespace).bytes(key.as_bytes()).maybe_int(expires_at).int(codec)
+fn identity(keys: &Keys, row: &cache::Row<'_>) -> Identity {
+    let identity = keys.identity("cache").bytes(row.namespace).bytes(row.key.as_bytes());
+    identity.maybe_int(row.expires_at).int(row.codec)
 }
 
 /// Packs labels: each followed by a 0 byte, which none holds.
@@ -93,14 +94,13 @@ fn pack(labels: &[String]) -> Vec<u8> {
 
 /// Decodes and verifies an entry.
 fn decode(view: ReadView<'_>, row: &Row<'_>) -> Res<Encoded> {
-    let cache::Row { namespace, key, expires_at, xxh3, codec, data, .. } = cache::Row::read(row, 0)?;
-    let place = || format!("cache {key:?}");
-    if cache_check(view.keys, namespace, key, expires_at, (codec, data)) != xxh3 {
+    let row = cache::Row::read(row, 0)?;
+    let place = || format!("cache {:?}", row.key);
+    if cache_check(view.keys, &row) != row.xxh3 {
         return Err(corrupt(place(), "its checksum does not match"));
     }
-    let identity = || identity(view.keys, namespace, key, expires_at, codec);
-    let data = sealed::value((view.conn, view.keys), identity, data.to_vec(), &place)?;
-    let tag = u8::try_from(codec).map_err(|_| corrupt(place(), format!("codec {codec} does not exist")))?;
+    let data = sealed::value((view.conn, view.keys), || identity(view.keys, &row), row.data.to_vec(), &place)?;
+    let tag = u8::try_from(row.codec).map_err(|_| corrupt(place(), format!("codec {} does not exist", row.codec)))?;
     Ok(Encoded { codec: Codec::from_tag(tag), bytes: data })
 }
 

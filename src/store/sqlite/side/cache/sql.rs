@@ -4,7 +4,7 @@ use crate::store::sqlite::tables::text::text;
 use crate::store::sqlite::tables::{TableRow, cache};
 
 pub(super) const CACHE_PUT: &str = "INSERT INTO cache (namespace, key, expires_at, xxh3, codec, data) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (namespace, key) DO UPDATE \
+     VALUES (?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (namespace, key) DO UPDATE \
      SET expires_at = excluded.expires_at, xxh3 = excluded.xxh3, codec = excluded.codec, data = excluded.data";
 pub(super) const CACHE_CLEAR: &str = "DELETE FROM cache";
 pub(super) const CACHE_CLEAR_UNDER: &str = "DELETE FROM cache WHERE namespace >= ?1 AND namespace < ?2";

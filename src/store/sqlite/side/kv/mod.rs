@@ -1,7 +1,7 @@
 //! Rows of the key-value memory: put in place, removed, and read in their order.
 
 mod sql;
-mod vectors;
+pub(crate) mod vectors;
 
 use self::sql as kv_sql;
 use self::vectors::EntryOwner;
@@ -21,8 +21,6 @@ use crate::store::sqlite::tables::{TableRow, kv, kv_vector};
 use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::view::ReadView;
 use rusqlite::{Connection, Row, params};
-use std::borrow::Cow;
-use std::time::Duration;
 
 /// The column behind those of an entry.
 const PATH: usize = kv::TABLE.columns.len();
@@ -89,15 +87,24 @@ fn stored(conn: &Connection, keys: &Keys, namespace: &KvNamespace, key: &str) ->
 /// Begins the lifetime of an entry anew, if it has one. Its check, and its sealed value, cover the new expiry.
 fn prolong(conn: &Connection, keys: &Keys, id: i64, record: &KvRecord, now: Timestamp) -> Res<()> {
     let Some(lifetime) = vectors::lifetime(conn, keys, EntryOwner::of(id, record))? else { return Ok(()) };
-    let expires_at = Some(now.saturating_add(lifetime).as_micros());
-    let (namespace, key) = (&record.namespace, &*record.key);
-    let moments = [record.created_at.as_micros(), record.updated_at.as_micros()];
-    let codec = i64::from(record.value.codec.to_tag());
-    let identity = || identity(keys, namespace, key, moments, expires_at, codec);
-    let data = sealed::value_column(keys, identity, &record.value.bytes)?;
-    let check = kv_check(keys, namespace.path(), key, moments, expires_at, (codec, &data));
-    conn.run(kv_sql::PROLONG, params![id, expires_at, check, data])?;
-    Ok(())
+    let expires_at = Some(now.saturating_add(lifetime));
+    let [created_at, updated_at] = [record.created_at, record.updated_at].map(Timestamp::as_micros);
+    let row = kv::Row { id, created_at, updated_at, ..row_of(&record.key, &record.value, expires_at) };
+    store(conn, keys, &record.namespace, row, engine_sql::KV_UPDATE)
+}
+
+/// Returns the columns of an entry that a put states.
+fn row_of<'r>(key: &'r str, value: &'r Encoded, expires_at: Option<Timestamp>) -> kv::Row<'r> {
+    let (expires_at, codec) = (expires_at.map(Timestamp::as_micros), i64::from(value.codec.to_tag()));
+    kv::Row { id: 0, namespace: 0, key, created_at: 0, updated_at: 0, expires_at, xxh3: 0, codec, data: &value.bytes }
+}
+
+/// Stores an entry with its check, in an encrypted file sealed.
+fn store(conn: &Connection, keys: &Keys, namespace: &KvNamespace, clear: kv::Row<'_>, sql: &str) -> Res<()> {
+    let data = sealed::value_column(keys, || identity(keys, namespace, &clear), clear.data)?;
+    let row = kv::Row { data: &data, ..clear };
+    let xxh3 = kv_check(keys, namespace.path(), &row);
+    kv::Row { xxh3, ..row }.store(conn, sql, None).map(|_| ())
 }
 
 fn put(
@@ -109,7 +116,7 @@ fn put(
     now: Timestamp,
     expires_at: Option<Timestamp>,
 ) -> Res<()> {
-    let (now, expires_at) = (now.as_micros(), expires_at.map(Timestamp::as_micros));
+    let now = now.as_micros();
     let mut found = None;
     if let Some(of) = namespace_id(conn, namespace)? {
         found = place(conn, of, key)?;
@@ -120,18 +127,10 @@ fn put(
             found = None;
         }
     }
-    let codec = i64::from(value.codec.to_tag());
-    let row = |created: i64| -> Res<(i64, Cow<'_, [u8]>)> {
-        let identity = || identity(keys, namespace, key, [created, now], expires_at, codec);
-        let data = sealed::value_column(keys, identity, &value.bytes)?;
-        Ok((kv_check(keys, namespace.path(), key, [created, now], expires_at, (codec, &data)), data))
-    };
-    if let Some((id, created, _)) = found {
+    let row = kv::Row { created_at: now, updated_at: now, ..row_of(key, value, expires_at) };
+    if let Some((id, created_at, _)) = found {
         vectors::remove(conn, id)?;
-        let (check, data) = row(created)?;
-        let row = params![id, now, expires_at, check, codec, data];
-        conn.run(engine_sql::KV_UPDATE, row)?;
-        return Ok(());
+        return store(conn, keys, namespace, kv::Row { id, created_at, ..row }, engine_sql::KV_UPDATE);
     }
     // Looked up anew: the removal of an expired key may have taken it along.
     let of = match namespace_id(conn, namespace)? {
@@ -141,23 +140,13 @@ fn put(
             conn.last_insert_rowid()
         }
     };
-    let (check, data) = row(now)?;
-    let row = params![of, key, now, now, expires_at, check, codec, data];
-    conn.run(engine_sql::KV_INSERT, row)?;
-    Ok(())
+    store(conn, keys, namespace, kv::Row { namespace: of, ..row }, engine_sql::KV_INSERT)
 }
 
 /// Returns the identity of a sealed value.
-pub(crate) fn identity(
-    keys: &Keys,
-    namespace: &KvNamespace,
-    key: &str,
-    [created, updated]: [i64; 2],
-    expires_at: Option<i64>,
-    codec: i64,
-) -> Identity {
-    let identity = keys.identity("kv").bytes(namespace.path().as_bytes()).bytes(key.as_bytes());
-    identity.int(created).int(updated).maybe_int(expires_at).int(codec)
+fn identity(keys: &Keys, namespace: &KvNamespace, row: &kv::Row<'_>) -> Identity {
+    let identity = keys.identity("kv").bytes(namespace.path().as_bytes()).bytes(row.key.as_bytes());
+    identity.int(row.created_at).int(row.updated_at).maybe_int(row.expires_at).int(row.codec)
 }
 
 fn remove(conn: &Connection, id: i64, namespace: i64) -> Res<()> {
@@ -260,16 +249,6 @@ pub(crate) fn expired(conn: &Connection, now: Timestamp, limit: usize) -> Res<Ve
     named.collect()
 }
 
-/// Returns the vectors of an entry of a file that is recovered.
-pub(crate) fn vectors_of(old: ReadView<'_>, id: i64, record: &KvRecord) -> Res<Vec<KvVector>> {
-    vectors::read(old, EntryOwner::of(id, record))
-}
-
-/// Returns the lifetime of an entry of a file that is recovered.
-pub(crate) fn lifetime_of(old: ReadView<'_>, id: i64, record: &KvRecord) -> Res<Option<Duration>> {
-    vectors::lifetime(old.conn, old.keys, EntryOwner::of(id, record))
-}
-
 /// Returns the namespaces that hold something, under one or all.
 pub(crate) fn namespaces(view: ReadView<'_>, under: Option<&KvNamespace>, now: Timestamp) -> Res<Vec<KvNamespace>> {
     let mut namespaces = Vec::new();
@@ -342,12 +321,12 @@ fn parse(path: &str) -> Option<KvNamespace> {
 
 /// Decodes and verifies an entry.
 pub(crate) fn decode(view: ReadView<'_>, row: &kv::Row<'_>, namespace: &KvNamespace) -> Res<KvRecord> {
-    let &kv::Row { key, created_at, updated_at, expires_at, xxh3, codec, data, .. } = row;
+    let &kv::Row { key, created_at, updated_at, expires_at, codec, data, .. } = row;
     let place = || format!("kv {namespace:?} {key:?}");
-    if kv_check(view.keys, namespace.path(), key, [created_at, updated_at], expires_at, (codec, data)) != xxh3 {
+    if kv_check(view.keys, namespace.path(), row) != row.xxh3 {
         return Err(corrupt(place(), "its checksum does not match"));
     }
-    let identity = || identity(view.keys, namespace, key, [created_at, updated_at], expires_at, codec);
+    let identity = || identity(view.keys, namespace, row);
     let data = sealed::value((view.conn, view.keys), identity, data.to_vec(), &place)?;
     let tag = u8::try_from(codec).map_err(|_| corrupt(place(), format!("codec {codec} does not exist")))?;
     Ok(KvRecord {

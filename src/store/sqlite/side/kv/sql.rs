@@ -6,7 +6,6 @@ use crate::store::sqlite::tables::text::text;
 
 /// An entry, expired or not.
 pub(super) const ENTRY: &str = engine_sql::KV_ENTRY;
-pub(super) const PROLONG: &str = "UPDATE kv SET expires_at = ?2, xxh3 = ?3, data = ?4 WHERE id = ?1";
 pub(super) const EXPIRED: &str = "SELECT k.id, n.path, k.key FROM kv k LEFT JOIN kv_namespace n ON n.id = k.namespace \
      WHERE k.expires_at IS NOT NULL AND k.expires_at <= ?1 ORDER BY k.expires_at LIMIT ?2";
 

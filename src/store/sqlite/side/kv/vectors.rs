@@ -8,16 +8,16 @@ use crate::store::side_tables::{KvRecord, KvVector};
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::{Identity, Keys};
 use crate::store::sqlite::query::Statements;
-use crate::store::sqlite::rows::checksums::{KvVectorRef, kv_lifetime_check, kv_vector_check};
+use crate::store::sqlite::rows::checksums::{kv_lifetime_check, kv_vector_check};
 use crate::store::sqlite::rows::sealed;
-use crate::store::sqlite::tables::{Bare, TableRow, kv_lifetime, kv_vector};
+use crate::store::sqlite::tables::{Bare, TableRow, decoded, kv_lifetime, kv_vector};
 use crate::store::sqlite::view::ReadView;
 use rusqlite::{Connection, Row, params};
 use std::time::Duration;
 
 /// The entry that a row belongs to, as its check covers it.
 #[derive(Clone, Copy)]
-pub(super) struct EntryOwner<'a> {
+pub(crate) struct EntryOwner<'a> {
     pub(super) id: i64,
     pub(super) path: &'a str,
     pub(super) key: &'a str,
@@ -25,7 +25,7 @@ pub(super) struct EntryOwner<'a> {
 }
 
 impl<'a> EntryOwner<'a> {
-    pub(super) fn of(id: i64, record: &'a KvRecord) -> Self {
+    pub(crate) fn of(id: i64, record: &'a KvRecord) -> Self {
         let updated_at = record.updated_at.as_micros();
         Self { id, path: record.namespace.path(), key: &record.key, updated_at }
     }
@@ -34,13 +34,13 @@ impl<'a> EntryOwner<'a> {
         format!("{row} of kv {:?} {:?}", self.path, self.key)
     }
 
-    fn identity(&self, keys: &Keys, count: usize, vector: &KvVectorRef<'_>) -> Identity {
+    fn identity(&self, keys: &Keys, count: usize, vector: &kv_vector::Row<'_>) -> Identity {
         let identity = keys.identity("kv vector").bytes(self.path.as_bytes()).bytes(self.key.as_bytes());
         let identity = identity.int(self.updated_at).int(count as i64).int(vector.position);
         identity.bytes(vector.field.as_bytes()).int(vector.dims)
     }
 
-    fn check(&self, keys: &Keys, count: usize, vector: &KvVectorRef<'_>) -> i64 {
+    fn check(&self, keys: &Keys, count: usize, vector: &kv_vector::Row<'_>) -> i64 {
         kv_vector_check(keys, (self.path, self.key), self.updated_at, count as i64, vector)
     }
 }
@@ -58,39 +58,35 @@ pub(super) fn store(conn: &Connection, keys: &Keys, owner: EntryOwner<'_>, vecto
     for (position, vector) in (0..).zip(vectors) {
         let bytes: Vec<u8> = vector.values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let (field, dims) = (&*vector.field, vector.values.len() as i64);
-        let clear = KvVectorRef { position, field, dims, data: &bytes };
+        let clear = kv_vector::Row { entry: owner.id, position, field, dims, data: &bytes, xxh3: 0 };
         let data = sealed::value_column(keys, || owner.identity(keys, vectors.len(), &clear), &bytes)?;
-        let xxh3 = owner.check(keys, vectors.len(), &KvVectorRef { data: &data, ..clear });
-        kv_vector::Row { entry: owner.id, position, field, dims, data: &data, xxh3 }.insert(conn)?;
+        let row = kv_vector::Row { data: &data, ..clear };
+        kv_vector::Row { xxh3: owner.check(keys, vectors.len(), &row), ..row }.insert(conn)?;
     }
     Ok(())
 }
 
 /// Reads and verifies the vectors of an entry.
-pub(super) fn read(view: ReadView<'_>, owner: EntryOwner<'_>) -> Res<Vec<KvVector>> {
-    let found = view.conn.read_all(kv_vector::Row::UNDER, [owner.id], |row| {
-        let kv_vector::Row { position, field, dims, data, xxh3, .. } = kv_vector::Row::read(row, 0)?;
-        Ok((position, field.to_owned(), dims, data.to_vec(), xxh3))
-    })?;
+pub(crate) fn read(view: ReadView<'_>, owner: EntryOwner<'_>) -> Res<Vec<KvVector>> {
+    let found = view.conn.read_all(kv_vector::Row::UNDER, [owner.id], |row| kv_vector::Row::owned(row))?;
     let count = found.len();
     let mut vectors = Vec::with_capacity(count);
-    for (position, field, dims, data, check) in found {
-        let place = || owner.place(&format!("kv_vector {position}"));
-        let stored = KvVectorRef { position, field: &field, dims, data: &data };
-        if owner.check(view.keys, count, &stored) != check {
+    for row in decoded::<kv_vector::Row<'_>>(&found)? {
+        let place = || owner.place(&format!("kv_vector {}", row.position));
+        if owner.check(view.keys, count, &row) != row.xxh3 {
             return Err(corrupt(place(), "its check does not match"));
         }
-        let identity = owner.identity(view.keys, count, &stored);
-        let data = sealed::value((view.conn, view.keys), || identity, data, &place)?;
+        let identity = || owner.identity(view.keys, count, &row);
+        let data = sealed::value((view.conn, view.keys), identity, row.data.to_vec(), &place)?;
         let (chunks, rest) = data.as_chunks::<4>();
-        if !rest.is_empty() || i64::try_from(chunks.len()) != Ok(dims) {
+        if !rest.is_empty() || i64::try_from(chunks.len()) != Ok(row.dims) {
             return Err(corrupt(place(), "its length does not match its dimensions"));
         }
         let values: Vec<f32> = chunks.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
         if !values.iter().all(|value| value.is_finite()) {
             return Err(corrupt(place(), "a component is not a finite number"));
         }
-        vectors.push(KvVector::new(field, values));
+        vectors.push(KvVector::new(row.field, values));
     }
     Ok(vectors)
 }
@@ -104,7 +100,7 @@ pub(super) fn store_lifetime(conn: &Connection, keys: &Keys, owner: EntryOwner<'
 }
 
 /// Reads and verifies the lifetime of an entry.
-pub(super) fn lifetime(conn: &Connection, keys: &Keys, owner: EntryOwner<'_>) -> Res<Option<Duration>> {
+pub(crate) fn lifetime(conn: &Connection, keys: &Keys, owner: EntryOwner<'_>) -> Res<Option<Duration>> {
     let read = |row: &Row<'_>| kv_lifetime::Row::read(row, 0).map(|row| (row.lifetime, row.xxh3));
     let Some((lifetime, xxh3)) = conn.read_first(kv_lifetime::Row::BY_KEY, [owner.id], read)? else { return Ok(None) };
     if kv_lifetime_check(keys, owner.path, owner.key, lifetime) != xxh3 {
