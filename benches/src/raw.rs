@@ -89,7 +89,7 @@ pub(crate) fn template(path: &Path) -> Result<Template> {
         thread: conn.query_row("SELECT public_id, created_at FROM thread", [], |row| Ok((row.get(0)?, row.get(1)?)))?,
         tasks: blob("SELECT tasks FROM checkpoint ORDER BY seq DESC LIMIT 1")?,
         sum: blob("SELECT sum FROM checkpoint ORDER BY seq DESC LIMIT 1")?,
-        run: blob("SELECT run FROM checkpoint ORDER BY seq DESC LIMIT 1")?,
+        run: blob("SELECT run FROM checkpoint ORDER BY seq LIMIT 1")?,
         versions,
         anchor: blob("SELECT value FROM version WHERE kind = 4 LIMIT 1")?,
         form: number("SELECT form FROM payload ORDER BY id DESC LIMIT 1")?,
@@ -295,24 +295,16 @@ impl Raw {
     fn checkpoint(&self, conn: &Connection, row: &StepContents, seq: i64) -> Result<()> {
         let Template { tasks, sum, run, .. } = &self.template;
         let (parent, source) = if seq > 1 { (Some(1), SOURCE) } else { (None, 0) };
-        let created_at = self.template.thread.1 + seq;
+        // All are of the run of the first, which holds its id.
+        let (created_at, run) = match seq {
+            1 => (self.template.thread.1, Value::Blob(run.clone())),
+            _ => (seq - 1, Value::Integer(seq - 1)),
+        };
         conn.prepare_cached(
             "INSERT INTO checkpoint (seq, namespace, id, parent, branch, ordinal, step, source, created_at, run, \
              metadata, tasks, sum, xxh3) VALUES (?1, 1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?8, NULL, ?9, ?10, ?11)",
         )?
-        .execute(params![
-            seq,
-            row.id,
-            parent,
-            seq - 1,
-            seq - 2,
-            source,
-            created_at,
-            run,
-            tasks,
-            sum,
-            CHECK
-        ])?;
+        .execute(params![seq, row.id, parent, seq - 1, 1, source, created_at, run, tasks, sum, CHECK])?;
         Ok(())
     }
 

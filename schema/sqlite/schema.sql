@@ -56,10 +56,10 @@ CREATE TABLE checkpoint (
   parent INTEGER,                  -- seq minus that of its parent, also in another thread; NULL for the empty state
   branch INTEGER NOT NULL,         -- branch.id
   ordinal INTEGER NOT NULL,        -- distance from the first checkpoint of its lineage
-  step INTEGER NOT NULL,           -- number of the superstep, -1 for the first input
+  step INTEGER NOT NULL,           -- ordinal minus the number of the superstep, which is -1 for the first input
   source INTEGER NOT NULL,         -- 0 input, 1 loop, 2 update, 3 fork; plus 4 * (rows of write that it consumed and stored)
-  created_at INTEGER NOT NULL,     -- microseconds since 1970-01-01T00:00:00Z
-  run BLOB,                        -- id of the run that made it, 16 bytes
+  created_at INTEGER NOT NULL,     -- microseconds since 1970-01-01T00:00:00Z, or since the checkpoint that run leads to
+  run ANY,                         -- BLOB: id of the run that made it, 16 bytes; INTEGER: seq minus that of the one with the id
   metadata ANY,                    -- TEXT: JSON object; BLOB: the same, sealed; or NULL
   parents BLOB,                    -- where the graphs around this one stood: ids and paths; NULL for none
   tasks BLOB,                      -- tasks due next: count, ids, then names and triggers; NULL if none
@@ -389,8 +389,8 @@ WHERE c.kind = 3 AND c.after IS NOT NULL AND c.operation = (SELECT max(o.operati
 CREATE VIEW v_threads (thread, created_at, updated_at, namespaces, branches, checkpoints, title, project, labels, archived,
   pinned, graph) AS
 SELECT t.public_id, strftime('%Y-%m-%dT%H:%M:%S', t.created_at / 1000000, 'unixepoch') || printf('.%06dZ', t.created_at % 1000000),
-  (SELECT strftime('%Y-%m-%dT%H:%M:%S', k.created_at / 1000000, 'unixepoch') || printf('.%06dZ', k.created_at % 1000000)
-    FROM checkpoint k WHERE k.namespace = r.id ORDER BY k.prefix DESC, k.seq DESC LIMIT 1),
+  (SELECT c.created_at FROM v_checkpoints c WHERE c.seq = (SELECT k.seq FROM checkpoint k WHERE k.namespace = r.id
+    ORDER BY k.prefix DESC, k.seq DESC LIMIT 1)),
   (SELECT count(*) FROM namespace n WHERE n.thread = t.id),
   (SELECT count(*) FROM namespace n JOIN branch b ON b.namespace = n.id WHERE n.thread = t.id),
   (SELECT count(*) FROM namespace n JOIN checkpoint c ON c.namespace = n.id WHERE n.thread = t.id),
@@ -406,18 +406,21 @@ FROM thread t LEFT JOIN namespace r ON r.thread = t.id AND r.path = '';
 CREATE VIEW v_checkpoints (seq, thread, namespace, checkpoint, parent, branch, ordinal, step, source, created_at, run,
   app_version, nodes, metadata, sum, is_head) AS
 SELECT c.seq, t.public_id, n.path, c.id, (SELECT p.id FROM checkpoint p WHERE p.seq = c.seq - c.parent), c.branch, c.ordinal,
-  c.step, CASE c.source & 3 WHEN 0 THEN 'input' WHEN 1 THEN 'loop' WHEN 2 THEN 'update' WHEN 3 THEN 'fork' END,
-  strftime('%Y-%m-%dT%H:%M:%S', c.created_at / 1000000, 'unixepoch') || printf('.%06dZ', c.created_at % 1000000), c.run,
-  c.app_version,
+  c.ordinal - c.step, CASE c.source & 3 WHEN 0 THEN 'input' WHEN 1 THEN 'loop' WHEN 2 THEN 'update' WHEN 3 THEN 'fork' END,
+  strftime('%Y-%m-%dT%H:%M:%S', (c.created_at + coalesce(r.created_at, 0)) / 1000000, 'unixepoch')
+    || printf('.%06dZ', (c.created_at + coalesce(r.created_at, 0)) % 1000000),
+  CASE typeof(c.run) WHEN 'integer' THEN r.run ELSE c.run END, c.app_version,
   (SELECT json_group_array(f.text) FROM version v JOIN name f ON f.id = v.key
     WHERE v.branch = c.branch AND v.ordinal = c.ordinal AND v.kind & 15 = 3),
   c.metadata, c.sum, c.seq IS (SELECT h.seq FROM v_heads h WHERE h.thread = t.public_id AND h.namespace = n.path)
-FROM checkpoint c JOIN namespace n ON n.id = c.namespace JOIN thread t ON t.id = n.thread;
+FROM checkpoint c JOIN namespace n ON n.id = c.namespace JOIN thread t ON t.id = n.thread
+  LEFT JOIN checkpoint r ON r.seq = iif(typeof(c.run) = 'integer', c.seq - c.run, NULL);
 
 CREATE VIEW v_messages (thread, namespace, branch, channel, slot, ordinal, seq, created_at, id, kind, name, text, tool_calls,
   input_tokens, output_tokens, payload) AS
 SELECT t.public_id, n.path, i.branch, ch.text, i.slot, i.ordinal, c.seq,
-  strftime('%Y-%m-%dT%H:%M:%S', c.created_at / 1000000, 'unixepoch') || printf('.%06dZ', c.created_at % 1000000),
+  strftime('%Y-%m-%dT%H:%M:%S', (c.created_at + coalesce(r.created_at, 0)) / 1000000, 'unixepoch')
+    || printf('.%06dZ', (c.created_at + coalesce(r.created_at, 0)) % 1000000),
   p.item_id, p.kind, p.name,
   CASE typeof(p.text) WHEN 'integer' THEN (SELECT CAST(b.data AS TEXT) FROM blob b WHERE b.id = p.text) ELSE p.text END,
   p.tool_calls, p.input_tokens, p.output_tokens, p.id
@@ -425,12 +428,14 @@ FROM item i JOIN branch br ON br.id = i.branch JOIN namespace n ON n.id = br.nam
   JOIN thread t ON t.id = n.thread JOIN name ch ON ch.id = i.channel JOIN payload p ON p.id = i.value
   LEFT JOIN checkpoint c ON c.seq = (SELECT v.ordinal + 1 + (v.kind >> 4) FROM version v
     WHERE v.branch = i.branch AND v.ordinal = i.ordinal ORDER BY v.key DESC LIMIT 1)
+  LEFT JOIN checkpoint r ON r.seq = iif(typeof(c.run) = 'integer', c.seq - c.run, NULL)
 WHERE i.op = 1 AND p.kind IS NOT NULL;
 
 CREATE VIEW v_writes (thread, namespace, seq, checkpoint, position, task, idx, part, channel, consumed_by, path, payload,
   inline) AS
 SELECT t.public_id, n.path, c.seq, c.id, CASE WHEN w.task >= 0 THEN w.task END,
-  CASE WHEN w.task < 0 THEN (SELECT f.text FROM name f WHERE f.id = -w.task) ELSE substr(c.tasks, 4 + 16 * w.task, 16) END,
+  CASE WHEN w.task < 0 THEN (SELECT f.text FROM name f WHERE f.id = -w.task) ELSE
+    substr(c.tasks, 16 * w.task + iif(substr(c.tasks, 1, 1) < X'80', 2, iif(substr(c.tasks, 2, 1) < X'80', 3, 4)), 16) END,
   w.idx, w.part, ch.text, (SELECT k.id FROM checkpoint k WHERE k.seq = w.checkpoint + w.child), w.path,
   CASE typeof(w.value) WHEN 'integer' THEN w.value END, CASE typeof(w.value) WHEN 'blob' THEN w.value END
 FROM write w JOIN checkpoint c ON c.seq = w.checkpoint JOIN namespace n ON n.id = c.namespace

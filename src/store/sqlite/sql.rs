@@ -236,15 +236,25 @@ pub(crate) const CHECKPOINT_SEQ: &str =
 pub(crate) const PAST: &str = "SELECT (SELECT max(id) FROM branch WHERE namespace = ?1 AND id < ?4), \
      EXISTS (SELECT 1 FROM version WHERE branch = ?2 AND ordinal > ?3)";
 
-/// Checkpoints `c` with their threads and paths, and with the places of their parents.
+/// The `seq` of the checkpoint that holds the id of the run of the checkpoint `c`, if `c` does not.
+macro_rules! run_of {
+    () => {
+        "iif(typeof(c.run) = 'integer', c.seq - c.run, NULL) "
+    };
+}
+pub(crate) use run_of;
+
+/// Checkpoints `c` with their threads and paths, with the places of their parents, and with the columns that they are
+/// relative to.
 macro_rules! record {
     ($from:expr $(, $tail:expr)? $(; $more:literal)?) => {
         select!(checkpoint as c,
-            ", t.public_id, n.path, p.id, pt.public_id, pn.path, p.ordinal, p.branch", $($more,)? " FROM ", $from,
+            ", t.public_id, n.path, p.id, pt.public_id, pn.path, p.ordinal, p.branch, r.run, r.created_at", $($more,)?
+            " FROM ", $from,
             " CROSS JOIN namespace n ON n.id = c.namespace CROSS JOIN thread t ON t.id = n.thread \
              LEFT JOIN checkpoint p ON p.seq = c.seq - c.parent \
              LEFT JOIN namespace pn ON pn.id = p.namespace AND p.namespace <> c.namespace \
-             LEFT JOIN thread pt ON pt.id = pn.thread ", $($tail)?
+             LEFT JOIN thread pt ON pt.id = pn.thread LEFT JOIN checkpoint r ON r.seq = ", run_of!(), $($tail)?
         )
     };
 }

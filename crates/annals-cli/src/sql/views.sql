@@ -45,7 +45,7 @@ WHERE i.op = 1;
 
 CREATE TEMP VIEW v_messages AS
 SELECT i.thread, i.namespace, i.branch, i.channel, i.slot, i.ordinal, i.seq,
-  strftime('%Y-%m-%dT%H:%M:%S', c.created_at / 1000000, 'unixepoch') || printf('.%06dZ', c.created_at % 1000000) AS created_at,
+  (SELECT k.created_at FROM main.v_checkpoints k WHERE k.seq = i.seq) AS created_at,
   (SELECT f.text FROM main.checkpoint k CROSS JOIN main.name f ON f.id = annals_tasks(k.tasks) ->> ('$[' || i.task || '][1]')
     WHERE k.seq = c.seq - c.parent) AS node,
   annals_id(p.item_id) AS id, p.kind, p.name,
@@ -83,7 +83,7 @@ WHERE v.channel NOT LIKE 'branch:to:%' AND v.channel NOT LIKE 'join:%' AND (subs
 
 -- The steps of a checkpoint. Its superstep ended with the first checkpoint that continues it, unless it is a head.
 CREATE TEMP VIEW v_steps AS
-SELECT t.public_id AS thread, n.path AS namespace, k.seq, annals_id(k.id) AS checkpoint, k.step + 1 AS step,
+SELECT t.public_id AS thread, n.path AS namespace, k.seq, annals_id(k.id) AS checkpoint, k.ordinal - k.step + 1 AS step,
   (SELECT j.key FROM json_each(annals_tasks(k.tasks)) j WHERE j.value ->> 0 = s.value ->> '$.task') AS position,
   s.value ->> '$.task' AS task, s.value ->> '$.node' AS node, s.value ->> '$.state' AS state,
   s.value ->> '$.started_at' AS started_at, s.value ->> '$.ended_at' AS ended_at, s.value ->> '$.seconds' AS seconds,

@@ -334,10 +334,10 @@ impl<'a> Tx<'a> {
         let rows = std::mem::take(&mut self.versions);
         self.caches.places.add((branch, ordinal), &rows);
         insert_versions(self.conn, &self.caches.keys, seq, (branch, ordinal), rows)?;
-        self.insert_checkpoint(checkpoint, (seq, source), parent.as_deref(), (branch, ordinal), &checksum)?;
+        let run = self.insert_checkpoint(checkpoint, (seq, source), parent.as_deref(), (branch, ordinal), &checksum)?;
         (self.newest, self.next_seq) = (Some((seq, checkpoint.id)), seq + 1);
         let tasks = checkpoint.tasks.clone();
-        let known = Known { seq, id: checkpoint.id, branch, ordinal, checksum, tasks, pruned: false };
+        let known = Known { seq, id: checkpoint.id, branch, ordinal, checksum, tasks, run, pruned: false };
         self.caches.known.insert(seq, Arc::new(known));
         Ok(())
     }

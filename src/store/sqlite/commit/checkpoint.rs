@@ -7,7 +7,7 @@ use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::read::lineage::{self, INTERVAL};
 use crate::store::sqlite::read::record::Known;
-use crate::store::sqlite::rows::checkpoint::{RecordRow, StatedColumns};
+use crate::store::sqlite::rows::checkpoint::{RecordRow, RunStart, StatedColumns};
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{RowPlace, ValueColumn};
 use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, KeyContent, NO_CHANGES, SEEN, VersionRow};
@@ -16,7 +16,8 @@ use crate::store::sqlite::tables::{self, TableRow, checkpoint};
 use rusqlite::Connection;
 
 impl Tx<'_> {
-    /// Inserts the row of a checkpoint under a `seq`, with the column `source`, at (branch, ordinal).
+    /// Inserts the row of a checkpoint under a `seq`, with the column `source`, at (branch, ordinal). Returns the one
+    /// that holds the id of its run.
     pub(crate) fn insert_checkpoint(
         &mut self,
         new: &NewCheckpoint,
@@ -24,7 +25,7 @@ impl Tx<'_> {
         parent: Option<&Known>,
         (branch, ordinal): (i64, i64),
         checksum: &Checksum,
-    ) -> Res<()> {
+    ) -> Res<Option<RunStart>> {
         // The place of a parent in another namespace, as a reader sees it.
         let elsewhere = match &new.parent {
             Some(Parent::Fork(of)) => {
@@ -48,7 +49,7 @@ impl Tx<'_> {
             sum: *checksum,
             ..stated.row()
         };
-        let record = RecordRow {
+        let mut record = RecordRow {
             row,
             thread: self.batch.thread.as_str(),
             path: self.batch.namespace.as_str(),
@@ -57,8 +58,15 @@ impl Tx<'_> {
             parent_path: elsewhere.map(|of| of.namespace.as_str()),
             parent_ordinal: parent.map(|parent| parent.ordinal),
             parent_branch: parent.map(|parent| parent.branch),
+            run: new.run.as_ref().map(|run| *run.as_bytes()),
+            created_at: new.created_at.as_micros(),
         };
-        record.insert(self.conn)
+        let of = parent.and_then(|parent| parent.run);
+        if let Some((run, since)) = of.and_then(|of| of.columns(&record)) {
+            (record.row.run, record.row.created_at) = (run, since);
+        }
+        record.insert(self.conn)?;
+        Ok(record.run_start())
     }
 
     /// Adds the rows of what nodes have seen to those of the checkpoint.

@@ -24,8 +24,7 @@ use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::side::{lease, timer};
 use crate::store::sqlite::sql;
 use crate::store::sqlite::tables::{
-    Bare, TableRow, branch, checkpoint, item, name_user, namespace, operation_change, thread, tombstone, version,
-    write,
+    Bare, TableRow, branch, checkpoint, item, name_user, namespace, operation_change, thread, tombstone, version, write,
 };
 use crate::store::sqlite::verify::neighbors;
 use crate::store::trash::{deletable, delete_unforked};

@@ -15,7 +15,7 @@ use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::tables::row_check::RowCheck;
-use crate::store::sqlite::tables::{Bare, ColumnType, RowColumns, TableRow, checkpoint};
+use crate::store::sqlite::tables::{Bare, ColumnType, RowColumns, RunColumn, TableRow, checkpoint};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Params, Row};
 use std::sync::Arc;
@@ -90,7 +90,7 @@ impl<'r> StatedColumns<'r> {
             step: self.new.step,
             source: source_code(self.new.source),
             created_at: self.new.created_at.as_micros(),
-            run: self.new.run.as_ref().map(|run| *run.as_bytes()),
+            run: RunColumn::of_id(self.new.run.as_ref().map(|run| *run.as_bytes())),
             metadata: self.metadata.column(),
             parents: None,
             tasks: None,
@@ -101,7 +101,40 @@ impl<'r> StatedColumns<'r> {
     }
 }
 
-/// A checkpoint with its thread and path, and the place of its parent: a row of `sql::record!`.
+/// The checkpoint that holds the id of a run, which later ones of its namespace refer to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunStart {
+    namespace: i64,
+    seq: i64,
+    run: [u8; 16],
+    created_at: i64,
+}
+
+impl RunStart {
+    /// Returns the columns `run` and `created_at` of a later checkpoint; `None` if it has to hold them itself, because
+    /// it is in another namespace, or of another run, or the index of runs has an entry for each of its checkpoints.
+    pub(crate) fn columns(&self, row: &RecordRow<'_>) -> Option<(RunColumn, i64)> {
+        let refers = row.namespace == self.namespace && row.run == Some(self.run) && self.run[6] >> 4 != 8;
+        let since = row.created_at.checked_sub(self.created_at)?;
+        refers.then_some((RunColumn::Of(row.seq.wrapping_sub(self.seq)), since))
+    }
+}
+
+/// Returns the run and the timestamp of a checkpoint, given the columns of the one that it refers to. If that does not
+/// hold an id, the check of the row does not match what is returned.
+pub(crate) fn run_and_time(
+    row: &checkpoint::Row<'_>,
+    run: RunColumn,
+    created_at: Option<i64>,
+) -> (Option<[u8; 16]>, i64) {
+    match (row.run, run, created_at) {
+        (RunColumn::Of(_), RunColumn::Id(id), Some(of)) => (Some(id), of.wrapping_add(row.created_at)),
+        (RunColumn::Id(id), ..) => (Some(id), row.created_at),
+        _ => (None, row.created_at),
+    }
+}
+
+/// A checkpoint with its thread and path, the place of its parent, and its run: a row of `sql::record!`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordRow<'r> {
     pub(crate) row: checkpoint::Row<'r>,
@@ -113,6 +146,9 @@ pub(crate) struct RecordRow<'r> {
     pub(crate) parent_path: Option<&'r str>,
     pub(crate) parent_ordinal: Option<i64>,
     pub(crate) parent_branch: Option<i64>,
+    /// The id of the run and the timestamp, which the columns of another row may hold.
+    pub(crate) run: Option<[u8; 16]>,
+    pub(crate) created_at: i64,
 }
 
 impl<'r> std::ops::Deref for RecordRow<'r> {
@@ -125,7 +161,7 @@ impl<'r> std::ops::Deref for RecordRow<'r> {
 
 impl<'r> RecordRow<'r> {
     /// The number of its columns.
-    pub(crate) const COLUMNS: usize = checkpoint::TABLE.columns.len() + 7;
+    pub(crate) const COLUMNS: usize = checkpoint::TABLE.columns.len() + 9;
 
     /// Reads and verifies a row.
     pub(crate) fn verified(row: &'r Row<'_>) -> Res<Self> {
@@ -143,7 +179,7 @@ impl<'r> RecordRow<'r> {
     }
 
     fn read(columns: &mut RowColumns<'r, '_>) -> Res<Self> {
-        Ok(Self {
+        let mut record = Self {
             row: checkpoint::Row::read_columns(columns)?,
             thread: columns.next("thread")?,
             path: columns.next("path")?,
@@ -152,7 +188,12 @@ impl<'r> RecordRow<'r> {
             parent_path: columns.next("parent")?,
             parent_ordinal: columns.next("parent")?,
             parent_branch: columns.next("parent")?,
-        })
+            run: None,
+            created_at: 0,
+        };
+        let of = (columns.next("run")?, columns.next("created_at")?);
+        (record.run, record.created_at) = run_and_time(&record.row, of.0, of.1);
+        Ok(record)
     }
 
     fn verify(self) -> Res<Self> {
@@ -162,11 +203,12 @@ impl<'r> RecordRow<'r> {
         }
     }
 
-    /// Returns the check of the columns that come before it, of thread and path, and of the id and the place of the
-    /// parent.
+    /// Returns the check of the columns that come before it, with its run and its timestamp, of thread and path, and of
+    /// the id and the place of the parent.
     pub(crate) fn check(&self) -> i64 {
         let (mut check, mut before) = (RowCheck::of("checkpoint"), checkpoint::TABLE.columns.len() - 1);
-        self.row.each(false, |column| {
+        let row = checkpoint::Row { run: RunColumn::of_id(self.run), created_at: self.created_at, ..self.row };
+        row.each(false, |column| {
             if before > 0 {
                 before -= 1;
                 check.value(column);
@@ -174,6 +216,17 @@ impl<'r> RecordRow<'r> {
         });
         check.text(self.thread).text(self.path).value(self.parent_id.column());
         check.maybe_text(self.parent_thread).maybe_text(self.parent_path).finish()
+    }
+
+    /// Returns the checkpoint that holds the id of the run.
+    pub(crate) fn run_start(&self) -> Option<RunStart> {
+        let (seq, created_at) = match self.row.run {
+            RunColumn::Of(distance) => {
+                (self.seq.wrapping_sub(distance), self.created_at.wrapping_sub(self.row.created_at))
+            }
+            _ => (self.seq, self.created_at),
+        };
+        Some(RunStart { namespace: self.namespace, seq, run: self.run?, created_at })
     }
 
     /// Stores the checkpoint with its check.

@@ -70,10 +70,10 @@ pub(crate) enum PackedKind {
     Push(u32),
 }
 
-/// Packs tasks: the count in three bytes, all ids (so that SQL finds the id of a position), then names and kinds.
+/// Packs tasks: the count, all ids (so that SQL finds the id of a position), then names and kinds.
 pub(crate) fn pack_tasks(tasks: &[PackedTask]) -> Vec<u8> {
     let mut out = Vec::with_capacity(3 + tasks.len() * 20);
-    out.extend_from_slice(&(tasks.len() as u32).to_be_bytes()[1..]);
+    put_uint(&mut out, tasks.len() as u64);
     tasks.iter().for_each(|task| out.extend_from_slice(task.id.as_bytes()));
     for task in tasks {
         put_uint(&mut out, task.node as u64);
@@ -92,7 +92,7 @@ pub(crate) fn pack_tasks(tasks: &[PackedTask]) -> Vec<u8> {
 /// Unpacks tasks.
 pub(crate) fn unpack_tasks(bytes: &[u8]) -> Option<Vec<PackedTask>> {
     let mut rest = Unpack(bytes);
-    let count = rest.take(3)?.iter().fold(0_usize, |n, &byte| (n << 8) | usize::from(byte));
+    let count = usize::try_from(rest.uint()?).ok()?;
     let ids = rest.take(count.checked_mul(16)?)?;
     let mut tasks = Vec::with_capacity(count);
     for id in ids.chunks_exact(16) {

@@ -52,6 +52,7 @@ column_type!(u32, Integer, column => column.as_i64().ok()?.try_into().ok(), numb
 column_type!(&'r str, Text, column => column.as_str().ok(), text => ValueRef::Text(text.as_bytes()));
 column_type!(&'r [u8], Blob, column => column.as_blob().ok(), bytes => ValueRef::Blob(bytes));
 column_type!([u8; 16], Blob, column => column.as_blob().ok()?.try_into().ok(), bytes => ValueRef::Blob(bytes));
+column_type!(RunColumn, Any, column => RunColumn::of(column), run => run.value());
 column_type!(ValueRef<'r>, Any, column => Some(column), value => *value);
 column_type!(StoredColumn<'r>, Stored, column => Some(Self(column)), value => value.0);
 
@@ -65,6 +66,39 @@ impl<'r, T: ColumnType<'r>> ColumnType<'r> for Option<T> {
 
     fn column(&self) -> ValueRef<'_> {
         self.as_ref().map_or(ValueRef::Null, T::column)
+    }
+}
+
+/// The content of the column `run` of a checkpoint.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RunColumn {
+    None,
+    /// The id of the run.
+    Id([u8; 16]),
+    /// The distance to the checkpoint that holds the id.
+    Of(i64),
+}
+
+impl RunColumn {
+    /// Returns the column that holds the id of a run.
+    pub(crate) fn of_id(run: Option<[u8; 16]>) -> Self {
+        run.map_or(Self::None, Self::Id)
+    }
+
+    pub(crate) fn of(column: ValueRef<'_>) -> Option<Self> {
+        match column {
+            ValueRef::Null => Some(Self::None),
+            ValueRef::Integer(distance) => Some(Self::Of(distance)),
+            column => Some(Self::Id(column.as_blob().ok()?.try_into().ok()?)),
+        }
+    }
+
+    fn value(&self) -> ValueRef<'_> {
+        match self {
+            Self::None => ValueRef::Null,
+            Self::Id(id) => ValueRef::Blob(id),
+            Self::Of(distance) => ValueRef::Integer(*distance),
+        }
     }
 }
 
@@ -130,11 +164,30 @@ impl<'r, 's> RowColumns<'r, 's> {
     }
 }
 
+/// A number, or none.
+pub(crate) trait MaybeNumber {
+    fn map_number(self, map: impl FnOnce(i64) -> i64) -> Self;
+}
+
+impl MaybeNumber for i64 {
+    fn map_number(self, map: impl FnOnce(i64) -> i64) -> Self {
+        map(self)
+    }
+}
+
+impl MaybeNumber for Option<i64> {
+    fn map_number(self, map: impl FnOnce(i64) -> i64) -> Self {
+        self.map(map)
+    }
+}
+
 /// A column that holds the distance to the number of another one, which is the greater.
 pub(crate) mod below {
+    use super::MaybeNumber;
+
     /// Returns the number for a distance, and the distance for a number.
-    pub(crate) fn turn(column: Option<i64>, of: i64) -> Option<i64> {
-        column.map(|column| of.wrapping_sub(column))
+    pub(crate) fn turn<N: MaybeNumber>(column: N, of: i64) -> N {
+        column.map_number(|column| of.wrapping_sub(column))
     }
 
     pub(crate) use turn as turn_back;

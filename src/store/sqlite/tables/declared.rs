@@ -18,7 +18,7 @@ tables! {
     /// Checkpoints. Their check covers columns of other tables as well.
     checkpoint<'r>: Bare, Number, AppendOnly, Recovered {
         seq: i64, namespace: i64, id: [u8; 16], parent: Option<i64> = below(seq), branch: i64, ordinal: i64,
-        step: i64, source: i64, created_at: i64, run: Option<[u8; 16]>, metadata: ValueRef<'r>,
+        step: i64 = below(ordinal), source: i64, created_at: i64, run: RunColumn, metadata: ValueRef<'r>,
         parents: Option<&'r [u8]>, tasks: Option<&'r [u8]>, app_version: Option<&'r str>, sum: [u8; 16], xxh3: i64
     }
     /// Versions of channels and nodes. The last row of a checkpoint has the check of all of them.

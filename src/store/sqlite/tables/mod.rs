@@ -11,7 +11,7 @@ pub(crate) mod row_check;
 pub(crate) mod sql;
 pub(crate) mod text;
 
-pub(crate) use self::column::{ColumnKind, ColumnType, RowColumns, StoredColumn};
+pub(crate) use self::column::{ColumnKind, ColumnType, RowColumns, RunColumn, StoredColumn};
 pub(crate) use self::declared::*;
 use self::row_check::{ChecksumKey, RowCheck};
 use super::fault::Res;

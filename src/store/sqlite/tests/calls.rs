@@ -230,7 +230,7 @@ fn a_cleared_cache_loses_what_its_labels_name_and_nothing_else() {
 fn the_caches_of_a_writer_are_emptied_past_their_size() {
     let known = |seq: i64| {
         let (id, checksum) = (CheckpointId::from_bytes([0; 16]), [0; 16]);
-        Arc::new(Known { seq, id, branch: 1, ordinal: seq, checksum, tasks: Vec::new(), pruned: false })
+        Arc::new(Known { seq, id, branch: 1, ordinal: seq, checksum, tasks: Vec::new(), run: None, pruned: false })
     };
     let mut caches = Caches::default();
     let fill = |caches: &mut Caches, count: usize| {

@@ -48,6 +48,7 @@ mod recovering;
 #[cfg(feature = "encryption")]
 mod replays;
 mod roundtrip;
+mod run_rows;
 mod schema;
 #[cfg(feature = "encryption")]
 mod sealing;

@@ -197,3 +197,28 @@ fn what_was_put_is_there_after_a_reopen() {
     let entry = again.kv_entry(&KvNamespace::new(["users", "7"]).unwrap(), "name", Timestamp::default()).unwrap();
     assert_eq!(entry.unwrap().value.bytes, b"name");
 }
+
+/// Returns the number of frames of a log, and how many of them end a commit.
+fn frames(bench: &Bench) -> (usize, usize) {
+    let log = std::fs::read(crate::store::sqlite::file::paths::beside(&bench.path(), "-wal")).unwrap();
+    let frames = log[32..].chunks_exact(24 + 4_096);
+    (frames.len(), frames.filter(|frame| frame[4..8] != [0; 4]).count())
+}
+
+#[test]
+fn the_first_use_of_tables_adds_pages_to_its_commit_and_no_commit() {
+    let mut bench = Bench::new();
+    bench.add(&thread("a"), None, vec![list(1, vec![put(0, "stored")])]);
+    let namespace = KvNamespace::new(["users"]).unwrap();
+    let mut written = Vec::new();
+    for key in ["first", "second"] {
+        let before = frames(&bench);
+        let value = Encoded { bytes: vec![0x80], ..Encoded::default() };
+        let (namespace, key, now) = (namespace.clone(), key.to_owned(), Timestamp::default());
+        bench.store.commit_kv(&[KvChange::Put { namespace, key, value, now, expires_at: None }]).unwrap();
+        let after = frames(&bench);
+        assert_eq!(after.1 - before.1, 1, "a put is one commit");
+        written.push(after.0 - before.0);
+    }
+    assert!(written[0] > written[1] && written[0] - written[1] <= 24, "{written:?}");
+}

@@ -14,14 +14,16 @@ use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::blobs;
-use crate::store::sqlite::rows::checkpoint::{source_of, task_records};
+use crate::store::sqlite::rows::checkpoint::{run_and_time, source_of, task_records};
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{unpack_parents, unpack_tasks};
 use crate::store::sqlite::rows::payload::{Room, decode, form_column};
 use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::sql as engine_sql;
-use crate::store::sqlite::tables::{OwnedColumns, TableRow, checkpoint, item, payload, timer, version, write};
-use rusqlite::types::ValueRef;
+use crate::store::sqlite::tables::{
+    OwnedColumns, RunColumn, TableRow, checkpoint, item, payload, timer, version, write,
+};
+use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row, params_from_iter};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -67,11 +69,22 @@ impl<'c> OldRows<'c> {
         &self.items
     }
 
-    /// Returns checkpoints from a `seq` on, in the order of the log.
+    /// Returns checkpoints from a `seq` on, in the order of the log. Each has the id and the time of its run itself.
     pub(super) fn checkpoints(&self, from: i64, limit: usize) -> Res<Vec<(i64, OwnedColumns)>> {
         self.conn.read_all(sql::CHECKPOINTS_FROM, [from, limit as i64], |row| {
-            let columns = checkpoint::Row::owned(row)?;
-            Ok((checkpoint::Row::of(&columns)?.seq, columns))
+            let mut columns = checkpoint::Row::owned(row)?;
+            let (run, created_at): (Value, Option<i64>) = checkpoint::Row::after(row)?;
+            let row = checkpoint::Row::of(&columns)?;
+            let run = RunColumn::of((&run).into()).unwrap_or(RunColumn::None);
+            let (seq, (run, created_at)) = (row.seq, run_and_time(&row, run, created_at));
+            for (column, value) in checkpoint::TABLE.columns.iter().zip(&mut columns) {
+                match column.name {
+                    "run" => *value = run.map_or(Value::Null, |run| Value::Blob(run.to_vec())),
+                    "created_at" => *value = Value::Integer(created_at),
+                    _ => {}
+                }
+            }
+            Ok((seq, columns))
         })
     }
 
@@ -81,7 +94,7 @@ impl<'c> OldRows<'c> {
         let source = source_of(row.source).ok_or_else(|| wrong("source"))?;
         let (id, created_at) = (CheckpointId::from_bytes(row.id), Timestamp::from_micros(row.created_at));
         let mut new = NewCheckpoint::new(id, parent, row.step, source, created_at);
-        new.run = row.run.map(RunId::from_bytes);
+        new.run = if let RunColumn::Id(run) = row.run { Some(RunId::from_bytes(run)) } else { None };
         new.metadata = sealed::metadata(self.conn, &self.keys, &row.id, row.metadata, &|| row.place())?;
         new.app_version = row.app_version.map(Arc::from);
         new.parents = unpack_parents(row.parents).ok_or_else(|| wrong("parents"))?;

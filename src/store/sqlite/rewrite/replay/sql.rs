@@ -1,7 +1,9 @@
 //! The statements by which rows are read to be written anew.
 
+use crate::store::sqlite::sql::run_of;
+use crate::store::sqlite::tables::sql::select;
 use crate::store::sqlite::tables::text::text;
-use crate::store::sqlite::tables::{TableRow, checkpoint, item, operation, operation_change, version};
+use crate::store::sqlite::tables::{TableRow, item, operation, operation_change, version};
 
 /// The rows of lists in the order of the checkpoints, in a temporary file.
 pub(super) const ITEMS_TABLE: &str = "PRAGMA temp_store = FILE; PRAGMA journal_mode = OFF; CREATE TABLE item \
@@ -13,7 +15,12 @@ pub(super) const ITEMS: &str =
 pub(super) const ITEMS_FROM: &str =
     text!(item::Row::SELECT, "WHERE branch = ?1 AND channel = ?2 AND slot >= ?3 ORDER BY slot, ordinal DESC");
 
-pub(super) const CHECKPOINTS_FROM: &str = text!(checkpoint::Row::SELECT, "WHERE seq >= ?1 ORDER BY seq LIMIT ?2");
+pub(super) const CHECKPOINTS_FROM: &str = select!(
+    checkpoint as c,
+    ", r.run, r.created_at FROM checkpoint c LEFT JOIN checkpoint r ON r.seq = ",
+    run_of!(),
+    "WHERE c.seq >= ?1 ORDER BY c.seq LIMIT ?2"
+);
 pub(super) const CHECKPOINT: &str = "SELECT namespace, id, tasks FROM checkpoint WHERE seq = ?1";
 pub(super) const NAME: &str = "SELECT kind, text FROM name WHERE id = ?1";
 pub(super) const LISTS_FROM: &str = "SELECT id, text FROM name WHERE id >= ?1 AND kind = ?3 ORDER BY id LIMIT ?2";
@@ -47,7 +54,11 @@ pub(super) const HAS_PLACE: &str = "SELECT EXISTS (SELECT 1 FROM place WHERE seq
 /// The rows from which unverified content is read.
 pub(super) const BRANCHES: &str = "SELECT branch FROM item UNION SELECT branch FROM version ORDER BY 1";
 pub(super) const BRANCH_ROWS: &str = "SELECT id, namespace, parent, upto FROM branch";
-pub(super) const CHECKPOINT_PLACES: &str = "SELECT branch, ordinal, namespace, created_at, source FROM checkpoint";
+pub(super) const CHECKPOINT_PLACES: &str = text!(
+    "SELECT c.branch, c.ordinal, c.namespace, c.created_at + coalesce(r.created_at, 0), c.source FROM checkpoint c \
+     LEFT JOIN checkpoint r ON r.seq = ",
+    run_of!()
+);
 pub(super) const ITEMS_OF_BRANCH: &str = text!(item::Row::SELECT, "WHERE branch = ?1 ORDER BY ordinal, channel, slot");
 pub(super) const VERSIONS_OF_BRANCH: &str = text!(version::Row::SELECT, "WHERE branch = ?1 ORDER BY ordinal, key");
 pub(super) const IS_OF_DELETED: &str =
