@@ -1,0 +1,223 @@
+//! The step that asks the model.
+//!
+//! Invariant: the response, its usage and its output are committed together, and after that the model is not asked for
+//! it again. *Absent:* tools.
+
+use std::sync::Arc;
+
+use annals_base::IdSource;
+use annals_graph::graph::NodeResult;
+use annals_graph::prelude::State;
+use annals_graph::task::Context;
+use annals_pydantic_ai::{
+    DefaultSource, ModelMessage, ModelRequest, ModelResponse, PartDelta, ResponsePart, ResponseState, StreamEvent,
+};
+
+use crate::agent::AgentCore;
+use crate::chunk::{OutputKinds, ResponseSum};
+use crate::error::{AgentError, AgentErrorKind};
+use crate::event::AgentEvent;
+use crate::gate::GateOrder;
+use crate::model::{Model, ModelCall, ModelError, ToolDefinition, model_id};
+use crate::prompts::prepared;
+use crate::settle::settle;
+use crate::shared::RunShared;
+use crate::state::{AgentProgress, AgentState, AgentStateUpdate, FailureKind, NextStep, history, stored};
+
+/// Asks the model, and reads the output if the response is one.
+pub(crate) async fn ask(
+    core: Arc<AgentCore>,
+    state: Arc<AgentState>,
+    context: Context,
+) -> NodeResult<AgentStateUpdate> {
+    let shared = RunShared::of(&context)?;
+    let before = history(&state.messages, &*core.clock)?;
+    let mut progress = state.agent_run.clone();
+    let messages = match process(&core, shared, &mut progress, before.clone())? {
+        Ok(messages) => messages,
+        Err(problem) => {
+            progress.fail(FailureKind::Input, problem);
+            return Ok(AgentState::update().agent_run(progress));
+        }
+    };
+    let limits = shared.limits.as_ref().unwrap_or(&core.limits);
+    if let Err(exceeded) = limits.check_before_request(&progress.usage) {
+        progress.fail(FailureKind::UsageLimit, exceeded.to_string());
+        return Ok(AgentState::update().agent_run(progress));
+    }
+    let asked = match &shared.model {
+        Some(model) => respond(&**model, &core, shared, &context, messages.clone()).await,
+        None => respond(&*core.model, &core, shared, &context, messages.clone()).await,
+    };
+    let response = stamped(asked.map_err(|error| error.at(before.clone()))?, &core, shared, &progress);
+    progress.usage.add_request(&response.usage);
+    progress.usage.requests += 1;
+    let mut added: Vec<ModelMessage> = vec![response.clone().into()];
+    if response.state == ResponseState::Interrupted {
+        progress.fail(FailureKind::Stopped, "the response was cancelled");
+    } else if let Err(exceeded) =
+        limits.check_tokens(&progress.usage).and_then(|()| limits.check_cost(&progress.usage)).and_then(|()| {
+            limits.check_per_request_input_tokens(response.usage.counts.input_tokens)
+        })
+    {
+        progress.fail(FailureKind::UsageLimit, exceeded.to_string());
+    } else {
+        progress.next = NextStep::React;
+        if response.tool_calls().next().is_none() {
+            let all: Vec<ModelMessage> = messages.iter().cloned().chain(added.clone()).collect();
+            added.extend(settle(&core, shared, &mut progress, &response, &all)?.map(ModelMessage::from));
+        }
+    }
+    let update = AgentState::update().agent_run(progress);
+    Ok(if core.processors.is_empty() {
+        update.messages(stored(&added)?)
+    } else {
+        let all: Vec<ModelMessage> = messages.into_iter().chain(added).collect();
+        update.overwrite_messages(stored(&all)?)
+    })
+}
+
+/// Runs the history processors; the inner error is a problem of their result.
+fn process(
+    core: &AgentCore,
+    shared: &RunShared,
+    progress: &mut AgentProgress,
+    mut messages: Vec<ModelMessage>,
+) -> NodeResult<Result<Vec<ModelMessage>, &'static str>> {
+    if core.processors.is_empty() {
+        return Ok(Ok(messages));
+    }
+    let count = messages.len();
+    for processor in &core.processors {
+        let given = messages.clone();
+        let info = core.info(shared, progress, &given);
+        messages = processor.process(messages, &info).map_err(|error| {
+            let message = format!("a history processor failed: {error}");
+            AgentError::with_source(AgentErrorKind::Function, message, error.into())
+        })?;
+    }
+    let Some(ModelMessage::Request(last)) = messages.last_mut() else {
+        return Ok(Err("a history processor returned a history that does not end with a request"));
+    };
+    last.run_id.get_or_insert_with(|| progress.run_id.clone());
+    last.conversation_id.get_or_insert_with(|| progress.conversation_id.clone());
+    let run_id = progress.run_id.as_str();
+    let first = messages.iter().position(|message| message.run_id() == Some(run_id)).unwrap_or(messages.len());
+    progress.first_new = if progress.resends {
+        // The request that is sent again has the id of the run and is not new.
+        (progress.first_new + messages.len()).saturating_sub(count)
+    } else {
+        first
+    };
+    Ok(Ok(messages))
+}
+
+/// Completes a response of a run.
+fn stamped(
+    mut response: ModelResponse,
+    core: &AgentCore,
+    shared: &RunShared,
+    progress: &AgentProgress,
+) -> ModelResponse {
+    let model = shared.model.as_deref().unwrap_or(&*core.model);
+    response.model_name.get_or_insert_with(|| model.name().to_owned());
+    response.model_id.get_or_insert_with(|| model_id(model));
+    response.run_id = Some(progress.run_id.clone());
+    response.conversation_id = Some(progress.conversation_id.clone());
+    response
+}
+
+/// Asks a model for a response, or for a stream of one if somebody reads it.
+async fn respond(
+    model: &dyn Model,
+    core: &AgentCore,
+    shared: &RunShared,
+    context: &Context,
+    messages: Vec<ModelMessage>,
+) -> Result<ModelResponse, AgentError> {
+    let instructions = messages.iter().rev().find_map(request_of).and_then(|request| request.instructions.clone());
+    let call = ModelCall {
+        messages: prepared(messages, model),
+        instructions,
+        tools: core.tools.iter().map(|tool| tool.definition()).collect(),
+        output_tools: core.output.tool().into_iter().collect(),
+        output: core.output.request(),
+        allows_text: core.output.allows_text(),
+        settings: shared.settings.or(&core.settings),
+        now: shared.now(),
+    };
+    if shared.streams() {
+        return streamed(model, &call, shared, context).await;
+    }
+    model.request(&call).await.map_err(|error| model_failed(model, error))
+}
+
+fn request_of(message: &ModelMessage) -> Option<&ModelRequest> {
+    match message {
+        ModelMessage::Request(request) => Some(request),
+        _ => None,
+    }
+}
+
+fn model_failed(model: &dyn Model, error: ModelError) -> AgentError {
+    let message = format!("model {:?} failed: {error}", model.name());
+    AgentError::with_source(AgentErrorKind::Model, message, Arc::new(error))
+}
+
+/// Asks a model for a stream, and shows its events.
+async fn streamed(
+    model: &dyn Model,
+    call: &ModelCall,
+    shared: &RunShared,
+    context: &Context,
+) -> Result<ModelResponse, AgentError> {
+    let failed = |error| model_failed(model, error);
+    let mut ids = IdSource::new();
+    let mut defaults = DefaultSource::new(&*shared.clock, &mut ids);
+    let tools: Vec<String> = call.output_tools.iter().map(|tool: &ToolDefinition| tool.name.clone()).collect();
+    let kinds = OutputKinds { allows_text: call.allows_text, tools: &tools };
+    let mut sum = ResponseSum::new(shared.now());
+    let mut live = context.message_stream();
+    let mut chunks = model.stream(call).await.map_err(failed)?;
+    loop {
+        if let Some(gate) = &shared.gate {
+            match gate.wanted().await {
+                None => {}
+                Some(GateOrder::Cancel) => return Ok(sum.response(ResponseState::Interrupted)),
+                Some(GateOrder::Close) => {
+                    return Err(AgentError::new(AgentErrorKind::Stopped, "the reader of the stream is gone"));
+                }
+            }
+        }
+        let mut events = Vec::new();
+        let chunk = chunks.next().await.transpose().map_err(failed)?;
+        let is_last = chunk.is_none();
+        match chunk {
+            Some(chunk) => sum
+                .push(chunk, &kinds, &mut defaults, &mut events)
+                .map_err(|error| failed(ModelError::fatal(error)))?,
+            None => _ = sum.end_part(None, &mut events),
+        }
+        events.iter().filter_map(text_in).for_each(|text| live.push(text));
+        let usage = sum.response(ResponseState::Incomplete).usage;
+        shared.show(context, events.into_iter().map(AgentEvent::Response).collect(), Some(usage));
+        if is_last {
+            return Ok(sum.response(ResponseState::Complete));
+        }
+    }
+}
+
+/// Returns the text that an event adds.
+fn text_in(event: &StreamEvent) -> Option<&str> {
+    match event {
+        StreamEvent::PartStart(start) => match &start.part {
+            ResponsePart::Text(text) => Some(&text.content),
+            _ => None,
+        },
+        StreamEvent::PartDelta(event) => match &event.delta {
+            PartDelta::Text(text) => Some(&text.content_delta),
+            _ => None,
+        },
+        _ => None,
+    }
+}

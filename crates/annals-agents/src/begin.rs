@@ -1,0 +1,173 @@
+//! The begin of a run: the history made valid, the prompts, and the first request.
+//!
+//! Invariant: a run that is refused changes nothing. *Absent:* reading and writing the thread.
+
+use annals_base::IdSource;
+use annals_graph::graph::BoxError;
+use annals_pydantic_ai::{
+    ModelMessage, ModelRequest, RequestState, ResponseState, RunUsage, UserContent, UserPromptPart, repair_messages,
+};
+
+use crate::agent::AgentCore;
+use crate::error::{AgentError, AgentErrorKind};
+use crate::shared::{RunInfo, RunShared};
+use crate::state::{AgentProgress, NextStep};
+
+/// The arguments with which a run begins.
+#[derive(Clone, Default)]
+pub(crate) struct RunArgs {
+    pub(crate) prompt: Option<UserContent>,
+    pub(crate) run_id: Option<String>,
+    pub(crate) conversation_id: Option<String>,
+    pub(crate) new_conversation: bool,
+    /// True if open calls of the last response are closed.
+    pub(crate) abandons: bool,
+}
+
+/// A run that can begin.
+pub(crate) struct BegunRun {
+    /// The history with the first request.
+    pub(crate) messages: Vec<ModelMessage>,
+    pub(crate) progress: AgentProgress,
+}
+
+/// Returns the ids of a run.
+fn ids(args: &RunArgs, history: &[ModelMessage]) -> Result<(String, String), AgentError> {
+    let mut ids = IdSource::new();
+    let run_id = args.run_id.clone().unwrap_or_else(|| ids.uuid_v4().to_string());
+    if run_id.is_empty() {
+        return Err(AgentError::input("the id of a run is not empty"));
+    }
+    if history.iter().any(|message| message.run_id() == Some(&run_id)) {
+        return Err(AgentError::input(format!("the history has messages of a run {run_id:?}: a run id is used once")));
+    }
+    let known = history.iter().rev().find_map(conversation_of);
+    let given = args.conversation_id.clone().filter(|_| !args.new_conversation);
+    let conversation = given.or_else(|| known.filter(|_| !args.new_conversation).map(str::to_owned));
+    Ok((run_id, conversation.unwrap_or_else(|| ids.uuid_v4().to_string())))
+}
+
+fn conversation_of(message: &ModelMessage) -> Option<&str> {
+    match message {
+        ModelMessage::Request(request) => request.conversation_id.as_deref(),
+        ModelMessage::Response(response) => response.conversation_id.as_deref(),
+        _ => None,
+    }
+}
+
+/// Returns a history that is valid for a run.
+fn clean(history: Vec<ModelMessage>, args: &RunArgs) -> Vec<ModelMessage> {
+    let broken_off = match history.last() {
+        _ if args.abandons => true,
+        Some(ModelMessage::Request(request)) => request.state == RequestState::Interrupted,
+        Some(ModelMessage::Response(response)) => {
+            args.prompt.is_some() && response.state == ResponseState::Interrupted
+        }
+        _ => false,
+    };
+    repair_messages(history, broken_off)
+}
+
+/// Completes a request of a run with its ids, its time and its instructions.
+pub(crate) fn completed(
+    mut request: ModelRequest,
+    core: &AgentCore,
+    shared: &RunShared,
+    progress: &AgentProgress,
+    history: &[ModelMessage],
+) -> Result<ModelRequest, BoxError> {
+    let info = core.info(shared, progress, history);
+    request.instructions = core.instructions(&info)?;
+    request.timestamp.get_or_insert(shared.now());
+    request.run_id.get_or_insert_with(|| progress.run_id.clone());
+    request.conversation_id.get_or_insert_with(|| progress.conversation_id.clone());
+    Ok(request)
+}
+
+/// Begins a run.
+pub(crate) fn begin(
+    core: &AgentCore,
+    shared: &RunShared,
+    history: Vec<ModelMessage>,
+    args: &RunArgs,
+) -> Result<BegunRun, AgentError> {
+    if let Some(problem) = core.problem() {
+        return Err(AgentError::input(problem));
+    }
+    let (run_id, conversation_id) = ids(args, &history)?;
+    let mut messages = clean(history, args);
+    let failed = |error: BoxError| match error.downcast::<AgentError>() {
+        Ok(error) => *error,
+        Err(error) => {
+            let message = format!("a prompt function failed: {error}");
+            AgentError::with_source(AgentErrorKind::Function, message, error.into())
+        }
+    };
+    let usage = RunUsage::default();
+    let info = RunInfo { shared, messages: &[], usage: &usage, run_id: &run_id };
+    let mut renewed = messages.clone();
+    core.system_prompts.renew(&mut renewed, &info).map_err(failed)?;
+    let mut progress = AgentProgress { run_id, conversation_id, usage, ..AgentProgress::default() };
+    progress.next = NextStep::Ask;
+    progress.first_new = messages.len();
+    if let Err(error) = refuse(&messages, args) {
+        return Err(error.at(messages));
+    }
+    messages = renewed;
+    if args.prompt.is_none() {
+        match messages.pop() {
+            Some(ModelMessage::Request(request)) => {
+                progress.resends = true;
+                let request = completed(request, core, shared, &progress, &messages).map_err(failed)?;
+                messages.push(request.into());
+                return Ok(BegunRun { messages, progress });
+            }
+            Some(last) => {
+                let has_calls = matches!(&last, ModelMessage::Response(response) if response.tool_calls().next().is_some());
+                messages.push(last);
+                let request = completed(ModelRequest::new(Vec::new()), core, shared, &progress, &messages);
+                let request = request.map_err(failed)?;
+                if has_calls || request.instructions.is_none() {
+                    progress.next = NextStep::React;
+                } else {
+                    messages.push(request.into());
+                }
+                return Ok(BegunRun { messages, progress });
+            }
+            None => {}
+        }
+    }
+    let mut parts = Vec::new();
+    if messages.is_empty() {
+        let info = core.info(shared, &progress, &messages);
+        parts = core.system_prompts.parts(&info).map_err(failed)?;
+    }
+    let now = shared.now();
+    parts.extend(args.prompt.clone().map(|content| UserPromptPart::new(content, now).into()));
+    let request = completed(ModelRequest::new(parts), core, shared, &progress, &messages).map_err(failed)?;
+    if messages.is_empty() && request.parts.is_empty() && request.instructions.is_none() {
+        return Err(AgentError::input("a run needs a prompt, a history or instructions"));
+    }
+    messages.push(request.into());
+    Ok(BegunRun { messages, progress })
+}
+
+/// Refuses a prompt after a response that waits for something.
+fn refuse(history: &[ModelMessage], args: &RunArgs) -> Result<(), AgentError> {
+    let Some(ModelMessage::Response(last)) = history.last() else { return Ok(()) };
+    if args.prompt.is_none() {
+        return match last.state {
+            ResponseState::Suspended => Err(AgentError::input("the provider has suspended the last response")),
+            _ => Ok(()),
+        };
+    }
+    if last.state == ResponseState::Suspended {
+        return Err(AgentError::input("a prompt cannot follow a response that the provider has suspended"));
+    }
+    if last.tool_calls().next().is_some() {
+        return Err(AgentError::input(
+            "a prompt cannot follow tool calls without results: run without a prompt, which runs them, or resume",
+        ));
+    }
+    Ok(())
+}

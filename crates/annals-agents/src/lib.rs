@@ -1,0 +1,46 @@
+//! Durable agents.
+
+mod agent;
+mod ask;
+mod begin;
+mod chunk;
+mod deferred;
+mod error;
+mod event;
+mod function_model;
+mod gate;
+mod model;
+mod output;
+mod processors;
+mod prompts;
+mod react;
+mod result;
+mod run;
+mod schema;
+mod settle;
+mod shared;
+mod state;
+mod steps;
+mod streamed;
+mod test_model;
+mod tool;
+mod tool_output;
+
+pub use agent::Agent;
+pub use chunk::{ResponseChunk, ResponseStream};
+pub use deferred::{Decision, DeferredCall, DeferredRequests, DeferredResults};
+pub use error::{AgentError, AgentErrorKind};
+pub use event::AgentEvent;
+pub use function_model::FunctionModel;
+pub use model::{Model, ModelCall, ModelError, ModelFuture, ModelSettings, OutputRequest, ToolDefinition};
+pub use output::OutputMode;
+pub use processors::HistoryProcessor;
+pub use prompts::SystemPromptMode;
+pub use result::{AgentOutcome, AgentResult, WaitingRun};
+pub use run::AgentRun;
+pub use shared::RunInfo;
+pub use steps::{AgentStep, AgentSteps};
+pub use streamed::{StreamedOutputs, StreamedResponses, StreamedRun, StreamedTexts};
+pub use test_model::{ScriptedResponse, TestModel};
+pub use tool::{IntoTool, Tool, ToolContext};
+pub use tool_output::{ApprovalRequired, CallDeferred, IntoToolOutput, ModelRetry, ToolFailed, ToolOutput};

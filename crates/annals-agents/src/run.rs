@@ -1,0 +1,356 @@
+//! A run that is being set up, and the calls that run it.
+//!
+//! Invariant: a run that begins commits its history and its first request together. *Absent:* the steps.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use annals_base::IdSource;
+use annals_graph::prelude::{Command, Outcome, State, Store, Thread};
+use annals_graph::task::Interrupt;
+use annals_graph::{Input, IntoInput, Run};
+use annals_pydantic_ai::{ModelMessage, UsageLimits, UserContent};
+use serde::de::DeserializeOwned;
+
+use crate::agent::{Agent, AgentCore};
+use crate::begin::{BegunRun, RunArgs, begin};
+use crate::deferred::{DeferredRequests, DeferredResults};
+use crate::error::{AgentError, AgentErrorKind};
+use crate::event::AgentEvent;
+use crate::gate::EventGate;
+use crate::model::{Model, ModelSettings};
+use crate::result::{AgentOutcome, AgentResult, WaitingRun};
+use crate::shared::RunShared;
+use crate::state::{AgentState, history, stored};
+use crate::steps::AgentSteps;
+use crate::streamed::StreamedRun;
+
+/// A run that is being set up. [`invoke`](Self::invoke) runs it on the calling thread, [`ainvoke`](Self::ainvoke) is a
+/// future, [`stream`](Self::stream) shows it as it happens and [`iter`](Self::iter) step by step.
+#[must_use = "a run begins when it is invoked"]
+pub struct AgentRun<'a, O = String> {
+    agent: &'a Agent<O>,
+    args: RunArgs,
+    /// `None` for a new run.
+    resumes: Option<DeferredResults>,
+    thread: Option<Thread>,
+    history: Vec<ModelMessage>,
+    shared: RunShared,
+    persist_every: Option<Duration>,
+}
+
+/// A run that can start: its thread and its input.
+pub(crate) struct ReadyRun {
+    pub(crate) thread: Thread,
+    pub(crate) input: Input,
+    pub(crate) shared: RunShared,
+    pub(crate) persist_every: Option<Duration>,
+}
+
+impl ReadyRun {
+    /// Sets up the run of the graph.
+    pub(crate) fn on<'a, O>(&self, agent: &'a Agent<O>) -> Result<Run<'a, AgentState>, AgentError> {
+        let run = agent.graph()?.run(&self.thread).context(self.shared.clone());
+        Ok(match self.persist_every {
+            Some(interval) => run.persist_messages_every(interval),
+            None => run,
+        })
+    }
+}
+
+impl<'a, O> AgentRun<'a, O> {
+    pub(crate) fn new(agent: &'a Agent<O>, prompt: Option<UserContent>) -> Self {
+        let shared = RunShared::new(Arc::clone(&agent.core().clock));
+        let args = RunArgs { prompt, ..RunArgs::default() };
+        Self { agent, args, resumes: None, thread: None, history: Vec::new(), shared, persist_every: None }
+    }
+
+    pub(crate) fn resuming(agent: &'a Agent<O>, thread: &Thread, results: DeferredResults) -> Self {
+        let mut run = Self::new(agent, None);
+        (run.thread, run.resumes) = (Some(thread.clone()), Some(results));
+        run
+    }
+
+    /// Sets the messages of earlier runs. A thread that has messages does not take others.
+    pub fn message_history(mut self, history: impl Into<Vec<ModelMessage>>) -> Self {
+        self.history = history.into();
+        self
+    }
+
+    /// Sets the thread that the run goes on with, and that stores it. Default: a thread of memory.
+    pub fn thread(mut self, thread: &Thread) -> Self {
+        self.thread = Some(thread.clone());
+        self
+    }
+
+    /// Sets the id of the run, which the history must not have. Default: a random one.
+    pub fn run_id(mut self, id: impl Into<String>) -> Self {
+        self.args.run_id = Some(id.into());
+        self
+    }
+
+    /// Sets the id of the conversation. Default: the last one of the history, or a random one.
+    pub fn conversation_id(mut self, id: impl Into<String>) -> Self {
+        self.args.conversation_id = Some(id.into());
+        self
+    }
+
+    /// Begins a conversation with an id of its own, whatever the history says.
+    pub fn new_conversation(mut self) -> Self {
+        self.args.new_conversation = true;
+        self
+    }
+
+    /// Adds instructions for this run.
+    pub fn instructions(mut self, text: impl Into<String>) -> Self {
+        self.shared.instructions = Some(text.into());
+        self
+    }
+
+    /// Sets another model for this run.
+    pub fn model(mut self, model: impl Model) -> Self {
+        self.shared.model = Some(Arc::new(model));
+        self
+    }
+
+    /// Sets settings of the requests of this run, which take the place of those of the agent one by one.
+    pub fn settings(mut self, settings: ModelSettings) -> Self {
+        self.shared.settings = settings;
+        self
+    }
+
+    /// Sets the limits on the usage of this run, in place of those of the agent.
+    pub fn usage_limits(mut self, limits: UsageLimits) -> Self {
+        self.shared.limits = Some(limits);
+        self
+    }
+
+    /// Gives the tools and prompt functions a value that is not stored: a client, a user, settings.
+    pub fn deps<T: Any + Send + Sync>(mut self, deps: T) -> Self {
+        self.shared.deps = Some(Arc::new(deps));
+        self
+    }
+
+    /// Calls `listener` for each event of the run, on the threads of the run, which wait for it. Responses then stream
+    /// in.
+    pub fn on_event(mut self, listener: impl Fn(&AgentEvent) + Send + Sync + 'static) -> Self {
+        self.shared.listener = Some(Arc::new(listener));
+        self
+    }
+
+    /// Persists the text of a response that streams in at an interval: after a crash it is a partial message of the
+    /// thread ([`Thread::partial`]).
+    pub fn persist_text_every(mut self, interval: Duration) -> Self {
+        self.persist_every = Some(interval);
+        self.shared.persists = true;
+        self
+    }
+
+    /// Begins the run also on a thread whose last run has not ended: calls without a result are closed as interrupted.
+    /// Default: such a run is an error, as [`Agent::resume`] can go on with it.
+    pub fn abandon_unfinished(mut self) -> Self {
+        self.args.abandons = true;
+        self
+    }
+
+    /// Returns the thread of the run.
+    fn own_thread(&self) -> Result<Thread, AgentError> {
+        match &self.thread {
+            Some(thread) => Ok(thread.clone()),
+            None => {
+                let name = format!("run-{}", IdSource::new().uuid_v4());
+                Store::memory().thread(name).map_err(|error| annals_graph::Error::from(error).into())
+            }
+        }
+    }
+
+    /// Makes the run ready, with the state of its thread.
+    fn ready(self, thread: Thread, state: &annals_graph::StateSnapshot<AgentState>) -> Result<ReadyRun, AgentError> {
+        let core = self.agent.core();
+        let input = match &self.resumes {
+            Some(results) => resume(results, &state.interrupts)?,
+            None => {
+                let mut before = history_of(&state.values, core)?;
+                if !state.next.is_empty() && !self.args.abandons {
+                    let message = "the last run of the thread has not ended: resume it, or abandon it";
+                    return Err(AgentError::input(message).at(before));
+                }
+                let keeps = !before.is_empty();
+                if keeps && !self.history.is_empty() {
+                    return Err(AgentError::input("the thread has messages, so a history cannot be given").at(before));
+                }
+                if !keeps {
+                    before = self.history;
+                }
+                let count = before.len();
+                let BegunRun { messages, progress } = begin(core, &self.shared, before.clone(), &self.args)?;
+                let update = AgentState::update().agent_run(progress);
+                let unchanged = keeps && messages.get(..count) == Some(&before[..]);
+                let update = if unchanged {
+                    update.messages(stored(&messages[count..])?)
+                } else {
+                    update.overwrite_messages(stored(&messages)?)
+                };
+                IntoInput::<AgentState, _>::into_input(update)
+            }
+        };
+        Ok(ReadyRun { thread, input, shared: self.shared, persist_every: self.persist_every })
+    }
+
+    /// Makes the run ready, on the calling thread.
+    fn prepare(self) -> Result<ReadyRun, AgentError> {
+        let thread = self.own_thread()?;
+        let state = self.agent.graph()?.get_state(&thread)?;
+        self.ready(thread, &state)
+    }
+}
+
+impl<'a, O: DeserializeOwned> AgentRun<'a, O> {
+    /// Runs to the end and returns the result.
+    ///
+    /// # Errors
+    /// [`AgentError`], with the messages so far. A run that waits for approvals or results is one of the kind
+    /// [`AgentErrorKind::Waiting`]; [`AgentRun::outcome`] returns it as an outcome.
+    pub fn invoke(self) -> Result<AgentResult<O>, AgentError> {
+        ended(self.outcome()?)
+    }
+
+    /// Runs to the end, or until the run waits.
+    ///
+    /// # Errors
+    /// [`AgentError`], with the messages so far.
+    pub fn outcome(self) -> Result<AgentOutcome<O>, AgentError> {
+        let agent = self.agent;
+        let ready = self.prepare()?;
+        let outcome = ready.on(agent)?.invoke(ready.input.clone());
+        conclude(agent.core(), ready.thread, outcome)
+    }
+
+    /// Runs to the end without blocking the executor that polls it, as [`AgentRun::invoke`].
+    ///
+    /// # Errors
+    /// As [`AgentRun::invoke`].
+    pub async fn ainvoke(self) -> Result<AgentResult<O>, AgentError> {
+        ended(self.aoutcome().await?)
+    }
+
+    /// Runs to the end without blocking the executor that polls it, or until the run waits. If the future is dropped,
+    /// the run is cancelled and can be resumed.
+    ///
+    /// # Errors
+    /// As [`AgentRun::outcome`].
+    pub async fn aoutcome(self) -> Result<AgentOutcome<O>, AgentError> {
+        let agent = self.agent;
+        let thread = self.own_thread()?;
+        let state = agent.graph()?.aget_state(&thread).await?;
+        let ready = self.ready(thread, &state)?;
+        let outcome = ready.on(agent)?.ainvoke(ready.input.clone()).await;
+        conclude(agent.core(), ready.thread, outcome)
+    }
+
+    /// Runs step by step, as far as the stream is read, and shows the final response as it streams in (`run_stream`).
+    ///
+    /// # Errors
+    /// [`AgentError`] if the run cannot begin, or fails before its final response.
+    pub fn stream(mut self) -> Result<StreamedRun<'a, O>, AgentError> {
+        let agent = self.agent;
+        let gate = Arc::new(EventGate::default());
+        self.shared.gate = Some(Arc::clone(&gate));
+        StreamedRun::begin(agent, self.prepare()?, gate)
+    }
+
+    /// Runs step by step, as far as the iterator is read: each request and response as it is stored (`iter`).
+    ///
+    /// # Errors
+    /// [`AgentError`] if the run cannot begin.
+    pub fn iter(self) -> Result<AgentSteps<'a, O>, AgentError> {
+        let agent = self.agent;
+        AgentSteps::begin(agent, self.prepare()?)
+    }
+}
+
+/// Returns the result of a run that has ended.
+fn ended<O>(outcome: AgentOutcome<O>) -> Result<AgentResult<O>, AgentError> {
+    match outcome {
+        AgentOutcome::Done(result) => Ok(result),
+        AgentOutcome::Waiting(waiting) => Err(AgentError::waiting(waiting.requests, waiting.messages)),
+    }
+}
+
+/// Returns the input that resumes a run.
+fn resume(results: &DeferredResults, interrupts: &[Interrupt]) -> Result<Input, AgentError> {
+    if results.0.is_empty() {
+        return Ok(Input::Continue);
+    }
+    let Some((id, requests)) = requests_in(interrupts) else {
+        return Err(AgentError::input("the run of the thread does not wait for results"));
+    };
+    if let Some(unknown) = results.0.keys().find(|id| !requests.ids().any(|known| known == id.as_str())) {
+        return Err(AgentError::input(format!("the run does not wait for a result of call {unknown:?}")));
+    }
+    let value = annals_base::Value::from_serialize(results)
+        .map_err(|error| AgentError::input(format!("the results cannot be stored: {error}")))?;
+    Ok(Input::Command(Command::resume_by_id([(id, value)])))
+}
+
+/// Returns the id and the calls of the interrupt of a run that waits.
+pub(crate) fn requests_in(interrupts: &[Interrupt]) -> Option<(&str, DeferredRequests)> {
+    interrupts.iter().find_map(|interrupt| {
+        let requests: DeferredRequests = interrupt.value.to().ok()?;
+        (!requests.is_empty()).then_some((interrupt.id.as_str(), requests))
+    })
+}
+
+/// Returns the history in a state.
+pub(crate) fn history_of(state: &AgentState, core: &AgentCore) -> Result<Vec<ModelMessage>, AgentError> {
+    history(&state.messages, &*core.clock).map_err(|error| {
+        let message = format!("the messages of the thread are no history: {error}");
+        AgentError::with_source(AgentErrorKind::Run, message, Arc::new(error))
+    })
+}
+
+/// Returns the outcome of a run of the graph.
+pub(crate) fn conclude<O: DeserializeOwned>(
+    core: &AgentCore,
+    thread: Thread,
+    outcome: Result<Outcome<AgentState>, annals_graph::Error>,
+) -> Result<AgentOutcome<O>, AgentError> {
+    let outcome = outcome?;
+    let messages = history_of(outcome.state(), core)?;
+    match &outcome {
+        Outcome::Done(state) => {
+            let progress = state.agent_run.clone();
+            if let Some(failure) = &progress.failure {
+                return Err(failure.error().at(messages));
+            }
+            let output = progress.output.as_ref().map(annals_base::Value::to::<O>);
+            match output {
+                Some(Ok(output)) => Ok(AgentOutcome::Done(AgentResult { output, messages, progress, thread })),
+                Some(Err(error)) => {
+                    let message = format!("the output is not of the type of the agent: {error}");
+                    Err(AgentError::with_source(AgentErrorKind::Run, message, Arc::new(error)).at(messages))
+                }
+                None => Err(AgentError::new(AgentErrorKind::Run, "the thread holds no run of an agent").at(messages)),
+            }
+        }
+        Outcome::Interrupted { interrupts, .. } => match requests_in(interrupts) {
+            Some((_, requests)) => Ok(AgentOutcome::Waiting(WaitingRun { requests, thread, messages })),
+            None => {
+                let message = "a tool waits for the resume value of an interrupt of its own";
+                Err(AgentError::new(AgentErrorKind::Waiting, message).at(messages))
+            }
+        },
+        Outcome::Drained { reason, .. } | Outcome::Cancelled { reason, .. } => {
+            Err(AgentError::new(AgentErrorKind::Stopped, format!("the run was stopped: {reason}")).at(messages))
+        }
+        _ => Err(AgentError::new(AgentErrorKind::Run, "the run ended in an unknown way").at(messages)),
+    }
+}
+
+impl<O> fmt::Debug for AgentRun<'_, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentRun").field("thread", &self.thread).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,399 @@
+//! Tools: typed functions with a JSON schema of their arguments, and tools that somebody else runs.
+//!
+//! Invariant: the result of a call is stored as a step of the run before the model sees it. *Absent:* deciding which
+//! calls run; see `react.rs`.
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Deref;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use annals_base::{Map, Value};
+use annals_graph::graph::NodeResult;
+use annals_graph::task::{AsyncTask, Context, Started, Task};
+use annals_pydantic_ai::{ErrorDetail, ToolReturnPart};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::model::ToolDefinition;
+use crate::schema::{read, schema_of, take_description};
+use crate::shared::RunShared;
+use crate::tool_output::{IntoToolOutput, ToolOutput, tool_end};
+
+/// The future of an asynchronous tool.
+type ToolFuture = Pin<Box<dyn Future<Output = NodeResult<ToolOutput>> + Send>>;
+
+/// A function that can be a tool, without the types of its arguments and result.
+#[doc(hidden)]
+pub enum ToolFunction {
+    Blocking(Box<dyn Fn(&Value, &ToolContext) -> NodeResult<ToolOutput> + Send + Sync>),
+    Async(Box<dyn Fn(&Value, ToolContext) -> ToolFuture + Send + Sync>),
+}
+
+/// A function that can be a tool: `Fn(A) -> NodeResult<R>` or `Fn(A, &ToolContext) -> NodeResult<R>`, where `A` can be
+/// read and has a JSON schema, and `R` can be serialized or is a [`ToolOutput`]; or a function `Fn(A)` or
+/// `Fn(A, ToolContext)` that returns a future of it.
+///
+/// A plain function runs on a thread of the run, beside the other calls of the response.
+#[diagnostic::on_unimplemented(
+    message = "this function cannot be a tool with arguments `{A}`",
+    label = "a tool takes arguments that implement `Deserialize` and `JsonSchema`, and returns a `NodeResult`",
+    note = "a tool is `Fn({A}) -> NodeResult<R>`, `Fn({A}, &ToolContext) -> NodeResult<R>`, or the same with a future"
+)]
+pub trait IntoTool<A, M> {
+    /// Erases the types of the function.
+    #[doc(hidden)]
+    fn into_tool(self) -> ToolFunction;
+}
+
+#[doc(hidden)]
+pub struct TakesArgs;
+#[doc(hidden)]
+pub struct TakesArgsAndContext;
+#[doc(hidden)]
+pub struct AwaitsArgs;
+#[doc(hidden)]
+pub struct AwaitsArgsAndContext;
+
+/// Reads arguments that were checked before.
+fn args<A: DeserializeOwned>(value: &Value) -> NodeResult<A> {
+    Ok(serde_json::from_value(value.to_json())?)
+}
+
+impl<F, A, R> IntoTool<A, (TakesArgs, R)> for F
+where
+    F: Fn(A) -> NodeResult<R> + Send + Sync + 'static,
+    A: DeserializeOwned,
+    R: IntoToolOutput,
+{
+    fn into_tool(self) -> ToolFunction {
+        ToolFunction::Blocking(Box::new(move |value, _| self(args(value)?)?.into_tool_output()))
+    }
+}
+
+impl<F, A, R> IntoTool<A, (TakesArgsAndContext, R)> for F
+where
+    F: Fn(A, &ToolContext) -> NodeResult<R> + Send + Sync + 'static,
+    A: DeserializeOwned,
+    R: IntoToolOutput,
+{
+    fn into_tool(self) -> ToolFunction {
+        ToolFunction::Blocking(Box::new(move |value, context| self(args(value)?, context)?.into_tool_output()))
+    }
+}
+
+impl<F, A, R, Fut> IntoTool<A, (AwaitsArgs, R, Fut)> for F
+where
+    F: Fn(A) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = NodeResult<R>> + Send + 'static,
+    A: DeserializeOwned,
+    R: IntoToolOutput,
+{
+    fn into_tool(self) -> ToolFunction {
+        ToolFunction::Async(Box::new(move |value, _| match args(value) {
+            Ok(args) => {
+                let running = self(args);
+                Box::pin(async move { running.await?.into_tool_output() })
+            }
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }))
+    }
+}
+
+impl<F, A, R, Fut> IntoTool<A, (AwaitsArgsAndContext, R, Fut)> for F
+where
+    F: Fn(A, ToolContext) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = NodeResult<R>> + Send + 'static,
+    A: DeserializeOwned,
+    R: IntoToolOutput,
+{
+    fn into_tool(self) -> ToolFunction {
+        ToolFunction::Async(Box::new(move |value, context| match args(value) {
+            Ok(args) => {
+                let running = self(args, context);
+                Box::pin(async move { running.await?.into_tool_output() })
+            }
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }))
+    }
+}
+
+/// The argument of a call of a tool, as it is stored with the step.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ToolInput {
+    pub(crate) tool_call_id: String,
+    pub(crate) args: Value,
+    /// The number of retries before this call.
+    pub(crate) retry: i64,
+    pub(crate) max_retries: i64,
+    /// Whether a person has approved the call.
+    pub(crate) approved: bool,
+}
+
+/// The end of a call of a tool, as it is stored with the step.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ToolEnd {
+    /// The part for the model, with content beside it for the user prompt.
+    Returned(Box<ToolReturnPart>, Option<Value>),
+    /// The model is asked for another call.
+    Retry(String),
+    /// The call waits for an approval.
+    NeedsApproval(Value),
+    /// Somebody else will run the call.
+    Deferred(Value),
+}
+
+/// The context of a call of a tool. It dereferences to the [`Context`] of its task, with interrupts, called tasks,
+/// streams and key-value memory.
+pub struct ToolContext {
+    context: Context,
+    tool_name: Arc<str>,
+    input: ToolInput,
+}
+
+impl ToolContext {
+    /// Returns the dependencies of the run ([`AgentRun::deps`](crate::AgentRun::deps)), `None` if it has none of this
+    /// type.
+    pub fn deps<T: std::any::Any + Send + Sync>(&self) -> Option<&T> {
+        self.context.value::<RunShared>()?.deps()
+    }
+
+    /// Returns the name of the tool.
+    pub fn tool_name(&self) -> &str {
+        &self.tool_name
+    }
+
+    /// Returns the id of the call.
+    pub fn tool_call_id(&self) -> &str {
+        &self.input.tool_call_id
+    }
+
+    /// Returns the number of retries of the tool before this call.
+    pub fn retry(&self) -> i64 {
+        self.input.retry
+    }
+
+    /// Returns the number of retries that the tool is allowed.
+    pub fn max_retries(&self) -> i64 {
+        self.input.max_retries
+    }
+
+    /// Returns whether a person has approved the call.
+    pub fn is_approved(&self) -> bool {
+        self.input.approved
+    }
+}
+
+impl Deref for ToolContext {
+    type Target = Context;
+
+    fn deref(&self) -> &Context {
+        &self.context
+    }
+}
+
+impl fmt::Debug for ToolContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolContext").field("tool_name", &self.tool_name).field("input", &self.input).finish()
+    }
+}
+
+/// The task that runs the calls of a tool.
+enum ToolTask {
+    Blocking(Task<ToolInput, ToolEnd>),
+    Async(AsyncTask<ToolInput, ToolEnd>),
+    /// Somebody else runs the calls.
+    External,
+}
+
+/// A tool of an agent.
+///
+/// # Example
+/// ```
+/// use annals_agents::{Agent, ModelRetry, ScriptedResponse, TestModel, Tool, ToolContext};
+/// use serde_json::json;
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Weather {
+///     /// The name of a city.
+///     city: String,
+/// }
+///
+/// struct Stations(Vec<&'static str>);
+///
+/// # fn main() -> Result<(), annals_agents::AgentError> {
+/// let weather = Tool::new("weather", |weather: Weather, context: &ToolContext| {
+///     let Stations(known) = context.deps().ok_or("the stations are given")?;
+///     if !known.contains(&weather.city.as_str()) {
+///         return Err(ModelRetry::new(format!("unknown city; known: {}", known.join(", "))).into());
+///     }
+///     Ok(json!({"city": weather.city, "celsius": 12}))
+/// })
+/// .description("Returns the weather of a city.");
+/// assert_eq!(weather.definition().parameters["properties"]["city"]["description"], "The name of a city.");
+///
+/// let model = TestModel::script([
+///     ScriptedResponse::call("weather", json!({"city": "Berne"})),
+///     ScriptedResponse::call("weather", json!({"city": "Bern"})),
+///     "12 degrees".into(),
+/// ]);
+/// let agent = Agent::new(model).tool(weather);
+/// let result = agent.run("The weather in Berne?").deps(Stations(vec!["Bern"])).invoke()?;
+/// assert_eq!((result.output.as_str(), result.usage().tool_calls), ("12 degrees", 1));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Tool {
+    name: Arc<str>,
+    description: String,
+    parameters: Value,
+    pub(crate) max_retries: Option<i64>,
+    pub(crate) needs_approval: bool,
+    pub(crate) is_sequential: bool,
+    has_bad_timeout: bool,
+    check: Option<Box<dyn Fn(&Value) -> Result<(), Vec<ErrorDetail>> + Send + Sync>>,
+    task: ToolTask,
+}
+
+impl Tool {
+    /// Returns a tool of a function, see [`IntoTool`]. The schema of its arguments, and without
+    /// [`description`](Self::description) its description, come from the type of the arguments.
+    pub fn new<A, M>(name: impl Into<Arc<str>>, function: impl IntoTool<A, M>) -> Self
+    where
+        A: DeserializeOwned + JsonSchema + 'static,
+    {
+        let name = name.into();
+        let mut parameters = schema_of::<A>();
+        let description = take_description(&mut parameters);
+        let tool = Arc::clone(&name);
+        let task = match function.into_tool() {
+            ToolFunction::Blocking(function) => {
+                ToolTask::Blocking(Task::new(Arc::clone(&name), move |input: ToolInput, context: &Context| {
+                    let context = ToolContext { context: context.clone(), tool_name: Arc::clone(&tool), input };
+                    tool_end(function(&context.input.args, &context), &context)
+                }))
+            }
+            ToolFunction::Async(function) => {
+                ToolTask::Async(Task::new(Arc::clone(&name), move |input: ToolInput, context: Context| {
+                    let context = |input| ToolContext { context: context.clone(), tool_name: Arc::clone(&tool), input };
+                    let (given, after) = (context(input.clone()), context(input));
+                    let running = function(&after.input.args, given);
+                    async move { tool_end(running.await, &after) }
+                }))
+            }
+        };
+        let check = Box::new(|value: &Value| read::<A>(value).map(|_| ()));
+        Self::of(name, description, parameters, Some(check), task)
+    }
+
+    /// Returns a tool that somebody else runs: its calls end the run as waiting
+    /// ([`DeferredRequests::calls`](crate::DeferredRequests::calls)), and their results are given to
+    /// [`Agent::resume`](crate::Agent::resume). The schema is that of the arguments.
+    pub fn external(name: impl Into<Arc<str>>, parameters: impl Into<Map>) -> Self {
+        let mut parameters = parameters.into();
+        let description = take_description(&mut parameters);
+        Self::of(name.into(), description, parameters, None, ToolTask::External)
+    }
+
+    fn of(
+        name: Arc<str>,
+        description: String,
+        parameters: Map,
+        check: Option<Box<dyn Fn(&Value) -> Result<(), Vec<ErrorDetail>> + Send + Sync>>,
+        task: ToolTask,
+    ) -> Self {
+        let parameters = Value::Map(parameters);
+        let (max_retries, needs_approval, is_sequential) = (None, false, false);
+        let has_bad_timeout = false;
+        Self { name, description, parameters, max_retries, needs_approval, is_sequential, has_bad_timeout, check, task }
+    }
+
+    /// Sets the description, which the model sees.
+    #[must_use]
+    pub fn description(mut self, description: impl Into<String>) -> Self {
+        self.description = description.into();
+        self
+    }
+
+    /// Sets how often the model may be asked for another call after a failed one. Default: that of the agent.
+    #[must_use]
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.max_retries = Some(i64::from(retries));
+        self
+    }
+
+    /// Lets each call wait for the approval of a person ([`DeferredRequests::approvals`](crate::DeferredRequests)).
+    #[must_use]
+    pub fn requires_approval(mut self) -> Self {
+        self.needs_approval = true;
+        self
+    }
+
+    /// Lets the calls of a response run one after another if one of them is of this tool. Default: at the same time.
+    #[must_use]
+    pub fn sequential(mut self) -> Self {
+        self.is_sequential = true;
+        self
+    }
+
+    /// Limits the duration of a call of an asynchronous function. A call that takes longer is dropped where it waits,
+    /// and the model is asked for another one. A function that runs on a thread cannot be stopped: an agent with a
+    /// limit on one refuses to run.
+    #[must_use]
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.task = match self.task {
+            ToolTask::Async(task) => ToolTask::Async(task.timeout(limit)),
+            other => {
+                self.has_bad_timeout = true;
+                other
+            }
+        };
+        self
+    }
+
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the tool as the model sees it.
+    pub fn definition(&self) -> ToolDefinition {
+        let (name, description) = (self.name.to_string(), self.description.clone());
+        ToolDefinition { name, description, parameters: self.parameters.clone() }
+    }
+
+    /// Returns whether somebody else runs the calls.
+    pub(crate) fn is_external(&self) -> bool {
+        matches!(self.task, ToolTask::External)
+    }
+
+    /// Returns the reason for which an agent cannot have the tool.
+    pub(crate) fn problem(&self) -> Option<String> {
+        self.has_bad_timeout
+            .then(|| format!("tool {:?} runs on a thread, which cannot be stopped: it takes no timeout", self.name))
+    }
+
+    /// Reads arguments.
+    pub(crate) fn check(&self, args: &Value) -> Result<(), Vec<ErrorDetail>> {
+        self.check.as_ref().map_or(Ok(()), |check| check(args))
+    }
+
+    /// Starts a call; `None` if somebody else runs it.
+    pub(crate) fn start(&self, context: &Context, input: ToolInput) -> Option<Started<ToolEnd>> {
+        match &self.task {
+            ToolTask::Blocking(task) => Some(task.start(context, input)),
+            ToolTask::Async(task) => Some(task.start(context, input)),
+            ToolTask::External => None,
+        }
+    }
+}
+
+impl fmt::Debug for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tool").field("name", &self.name).finish_non_exhaustive()
+    }
+}
