@@ -1,10 +1,9 @@
 //! Runs the vectors of PydanticAI's messages on the public API, and compares the results with those of the reference.
 //!
-//! *Absent:* models; agents follow a script.
+//! *Absent:* models; those of agents follow a script.
 
 mod agent;
-mod agent_events;
-mod agent_prompts;
+mod agent_stream;
 mod compare;
 mod mapping;
 mod ops;
