@@ -22,7 +22,7 @@ use crate::output::{OutputMode, OutputSpec};
 use crate::processors::HistoryProcessor;
 use crate::prompts::{PromptSource, SystemPromptMode, SystemPrompts, instructions};
 use crate::react::react;
-use crate::run::AgentRun;
+use crate::run::{AgentRun, Resumption};
 use crate::shared::{RunInfo, RunShared};
 use crate::state::{AgentProgress, AgentState, NextStep};
 use crate::tool::Tool;
@@ -297,12 +297,18 @@ impl<O> Agent<O> {
     /// Sets up the continuation of a run that was killed, has failed or waits on a thread. Steps that have ended do not
     /// run again.
     pub fn resume(&self, thread: &Thread) -> AgentRun<'_, O> {
-        AgentRun::resuming(self, thread, DeferredResults::new())
+        AgentRun::resuming(self, thread, Resumption::Continue)
     }
 
     /// Sets up the continuation of a run that waits, with the results of its calls.
     pub fn resume_with(&self, thread: &Thread, results: DeferredResults) -> AgentRun<'_, O> {
-        AgentRun::resuming(self, thread, results)
+        AgentRun::resuming(self, thread, Resumption::Results(results))
+    }
+
+    /// Sets up the continuation of a run that a tool has interrupted
+    /// ([`Context::interrupt`](annals_graph::task::Context::interrupt)), with the resume value.
+    pub fn resume_value(&self, thread: &Thread, value: impl Into<annals_base::Value>) -> AgentRun<'_, O> {
+        AgentRun::resuming(self, thread, Resumption::Value(value.into()))
     }
 
     /// Returns the calls that the run of a thread waits for, `None` if it does not wait.

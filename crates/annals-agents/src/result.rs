@@ -3,6 +3,7 @@
 //! *Absent:* a result that streams in; see `streamed.rs`.
 
 use annals_graph::prelude::Thread;
+use annals_graph::task::Interrupt;
 use annals_messages::{Message, MessageError};
 use annals_pydantic_ai::{ModelMessage, RequestPart, RunUsage, ToolContent, dump, to_langchain};
 
@@ -42,8 +43,10 @@ impl<O> AgentOutcome<O> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WaitingRun {
-    /// The calls that it waits for.
+    /// The calls that it waits for; none if a tool interrupts the run itself.
     pub requests: DeferredRequests,
+    /// The open interrupts. That of the calls has them as its value.
+    pub interrupts: Vec<Interrupt>,
     /// The thread of the run.
     pub thread: Thread,
     /// The history so far.

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annals_base::IdSource;
+use annals_base::{IdSource, Value};
 use annals_graph::prelude::{Command, Outcome, State, Store, Thread};
 use annals_graph::task::Interrupt;
 use annals_graph::{Input, IntoInput, Run};
@@ -34,11 +34,21 @@ pub struct AgentRun<'a, O = String> {
     agent: &'a Agent<O>,
     args: RunArgs,
     /// `None` for a new run.
-    resumes: Option<DeferredResults>,
+    resumes: Option<Resumption>,
     thread: Option<Thread>,
     history: Vec<ModelMessage>,
     shared: RunShared,
     persist_every: Option<Duration>,
+}
+
+/// The way in which a run goes on.
+pub(crate) enum Resumption {
+    /// Where it stopped.
+    Continue,
+    /// With the results of calls.
+    Results(DeferredResults),
+    /// With the resume value of an interrupt.
+    Value(Value),
 }
 
 /// A run that can start: its thread and its input.
@@ -67,9 +77,9 @@ impl<'a, O> AgentRun<'a, O> {
         Self { agent, args, resumes: None, thread: None, history: Vec::new(), shared, persist_every: None }
     }
 
-    pub(crate) fn resuming(agent: &'a Agent<O>, thread: &Thread, results: DeferredResults) -> Self {
+    pub(crate) fn resuming(agent: &'a Agent<O>, thread: &Thread, resumption: Resumption) -> Self {
         let mut run = Self::new(agent, None);
-        (run.thread, run.resumes) = (Some(thread.clone()), Some(results));
+        (run.thread, run.resumes) = (Some(thread.clone()), Some(resumption));
         run
     }
 
@@ -170,7 +180,9 @@ impl<'a, O> AgentRun<'a, O> {
     fn ready(self, thread: Thread, state: &annals_graph::StateSnapshot<AgentState>) -> Result<ReadyRun, AgentError> {
         let core = self.agent.core();
         let input = match &self.resumes {
-            Some(results) => resume(results, &state.interrupts)?,
+            Some(Resumption::Continue) => Input::Continue,
+            Some(Resumption::Value(value)) => Input::Command(Command::resume(value.clone())),
+            Some(Resumption::Results(results)) => resume(results, &state.interrupts)?,
             None => {
                 let mut before = history_of(&state.values, core)?;
                 if !state.next.is_empty() && !self.args.abandons {
@@ -281,16 +293,13 @@ fn ended<O>(outcome: AgentOutcome<O>) -> Result<AgentResult<O>, AgentError> {
 
 /// Returns the input that resumes a run.
 fn resume(results: &DeferredResults, interrupts: &[Interrupt]) -> Result<Input, AgentError> {
-    if results.0.is_empty() {
-        return Ok(Input::Continue);
-    }
     let Some((id, requests)) = requests_in(interrupts) else {
         return Err(AgentError::input("the run of the thread does not wait for results"));
     };
     if let Some(unknown) = results.0.keys().find(|id| !requests.ids().any(|known| known == id.as_str())) {
         return Err(AgentError::input(format!("the run does not wait for a result of call {unknown:?}")));
     }
-    let value = annals_base::Value::from_serialize(results)
+    let value = Value::from_serialize(results)
         .map_err(|error| AgentError::input(format!("the results cannot be stored: {error}")))?;
     Ok(Input::Command(Command::resume_by_id([(id, value)])))
 }
@@ -325,7 +334,7 @@ pub(crate) fn conclude<O: DeserializeOwned>(
             if let Some(failure) = &progress.failure {
                 return Err(failure.error().at(messages));
             }
-            let output = progress.output.as_ref().map(annals_base::Value::to::<O>);
+            let output = progress.output.as_ref().map(Value::to::<O>);
             match output {
                 Some(Ok(output)) => Ok(AgentOutcome::Done(AgentResult { output, messages, progress, thread })),
                 Some(Err(error)) => {
@@ -335,13 +344,11 @@ pub(crate) fn conclude<O: DeserializeOwned>(
                 None => Err(AgentError::new(AgentErrorKind::Run, "the thread holds no run of an agent").at(messages)),
             }
         }
-        Outcome::Interrupted { interrupts, .. } => match requests_in(interrupts) {
-            Some((_, requests)) => Ok(AgentOutcome::Waiting(WaitingRun { requests, thread, messages })),
-            None => {
-                let message = "a tool waits for the resume value of an interrupt of its own";
-                Err(AgentError::new(AgentErrorKind::Waiting, message).at(messages))
-            }
-        },
+        Outcome::Interrupted { interrupts, .. } => {
+            let requests = requests_in(interrupts).map(|(_, requests)| requests).unwrap_or_default();
+            let interrupts = interrupts.clone();
+            Ok(AgentOutcome::Waiting(WaitingRun { requests, interrupts, thread, messages }))
+        }
         Outcome::Drained { reason, .. } | Outcome::Cancelled { reason, .. } => {
             Err(AgentError::new(AgentErrorKind::Stopped, format!("the run was stopped: {reason}")).at(messages))
         }

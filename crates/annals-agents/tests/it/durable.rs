@@ -1,0 +1,141 @@
+//! Runs on threads: the history they go on with, undo, steps, and runs that did not end.
+
+use annals_agents::{Agent, AgentErrorKind, AgentOutcome, AgentStep, ScriptedResponse, TestModel, Tool};
+use annals_graph::prelude::*;
+use annals_pydantic_ai::{ModelMessage, ToolOutcome, to_langchain};
+use serde_json::json;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct City {
+    city: String,
+}
+
+fn agent() -> Agent {
+    let call = ScriptedResponse::call("weather", json!({"city": "Bern"}));
+    let model = TestModel::script([call, "rain".into(), "still rain".into()]);
+    Agent::new(model).tool(Tool::new("weather", |city: City| Ok(format!("rain in {}", city.city))))
+}
+
+#[derive(State, Clone, Default)]
+struct Chat {
+    #[channel(messages)]
+    messages: Messages,
+}
+
+#[test]
+fn the_thread_of_an_agent_is_one_of_messages() {
+    let thread = Store::memory().thread("t").unwrap();
+    let result = agent().run("The weather?").thread(&thread).invoke().unwrap();
+    let stored = thread.with_state::<Chat>().state().unwrap().messages.to_vec();
+    let lines: Vec<String> = stored.iter().map(ToString::to_string).collect();
+    assert_eq!(lines[0], "human: The weather?");
+    assert_eq!(lines[2..], ["tool (weather): rain in Bern", "ai: rain"]);
+    assert_eq!(result.langchain_messages().unwrap().len(), 4);
+    let names: Vec<String> =
+        thread.steps().unwrap().map(|step| step.unwrap().name.to_string()).filter(|name| name != "__start__").collect();
+    assert!(names.contains(&"model".to_owned()) && names.contains(&"weather".to_owned()), "{names:?}");
+}
+
+#[test]
+fn a_thread_with_messages_of_langchain_goes_on() {
+    let thread = Store::memory().thread("t").unwrap();
+    let graph = StateGraph::<Chat>::new()
+        .node("answer", |_: &Chat| Ok(Chat::update().messages([Message::ai("hello")])))
+        .edge(START, "answer")
+        .compile()
+        .unwrap();
+    graph.invoke(&thread, Chat::update().messages([Message::system("Be brief."), Message::human("hi")])).unwrap();
+
+    let agent = Agent::new(TestModel::script(["not asked", "good day"]));
+    let result = agent.run("again").thread(&thread).invoke().unwrap();
+    assert_eq!((result.all_messages().len(), result.new_messages().len()), (4, 2));
+    let chat = thread.with_state::<Chat>().state().unwrap();
+    let texts: Vec<_> = chat.messages.iter().map(|message| message.text()).collect();
+    assert_eq!(texts, ["Be brief.", "hi", "hello", "again", "good day"]);
+
+    // And a graph goes on with the thread of the agent.
+    graph.invoke(&thread, Chat::update().messages([Message::human("bye")])).unwrap();
+    assert_eq!(agent.history(&thread).unwrap().len(), 6);
+    assert_eq!(to_langchain(result.new_messages(), false).unwrap().len(), 2);
+}
+
+#[test]
+fn undo_goes_back_a_turn() {
+    let thread = Store::memory().thread("t").unwrap();
+    let agent = agent();
+    agent.run("The weather?").thread(&thread).invoke().unwrap();
+    let before = thread.head().unwrap().unwrap();
+    agent.run("And now?").thread(&thread).invoke().unwrap();
+    assert_eq!(agent.history(&thread).unwrap().len(), 6);
+    thread.rewind_to(&before).unwrap();
+    assert_eq!(agent.history(&thread).unwrap().len(), 4);
+    let again = agent.run("And tomorrow?").thread(&thread).invoke().unwrap();
+    assert_eq!((again.output.as_str(), again.all_messages().len()), ("still rain", 6));
+    thread.undo().unwrap().unwrap();
+}
+
+#[test]
+fn a_run_that_has_not_ended_is_resumed_or_abandoned() {
+    let thread = Store::memory().thread("t").unwrap();
+    let model = || {
+        let call = ScriptedResponse::call("weather", json!({"city": "Bern"}));
+        TestModel::script([call, "it was cancelled".into()])
+    };
+    let weather = |approval: bool| {
+        let tool = Tool::new("weather", |city: City| Ok(city.city));
+        if approval { tool.requires_approval() } else { tool }
+    };
+    let agent = Agent::new(model()).tool(weather(true));
+    let waiting = agent.run("The weather?").thread(&thread).outcome().unwrap();
+    assert!(matches!(waiting, AgentOutcome::Waiting(_)));
+    let refused = agent.run("Stop").thread(&thread).invoke().unwrap_err();
+    assert_eq!((refused.kind(), refused.messages().len()), (AgentErrorKind::Input, 2));
+
+    let result = agent.run("Stop").thread(&thread).abandon_unfinished().invoke().unwrap();
+    assert_eq!(result.output, "it was cancelled");
+    let ModelMessage::Request(closed) = &result.all_messages()[2] else { panic!("a request") };
+    let annals_pydantic_ai::RequestPart::ToolReturn(part) = &closed.parts[0] else { panic!("a result") };
+    assert_eq!(part.outcome, ToolOutcome::Interrupted);
+    assert_eq!(agent.requests(&thread).unwrap(), None);
+}
+
+#[test]
+fn a_thread_with_messages_takes_no_other_history() {
+    let thread = Store::memory().thread("t").unwrap();
+    let result = agent().run("The weather?").thread(&thread).invoke().unwrap();
+    let history = result.all_messages().to_vec();
+    let refused = agent().run("x").thread(&thread).message_history(history.clone()).invoke().unwrap_err();
+    assert_eq!(refused.kind(), AgentErrorKind::Input);
+    let other = Store::memory().thread("other").unwrap();
+    let moved = agent().run("And now?").thread(&other).message_history(history).invoke().unwrap();
+    assert_eq!((moved.output.as_str(), moved.all_messages().len()), ("still rain", 6));
+    assert_eq!(agent().history(&other).unwrap(), moved.all_messages());
+}
+
+#[test]
+fn steps_are_shown_as_they_are_stored() {
+    let thread = Store::memory().thread("t").unwrap();
+    agent().run("The weather?").thread(&thread).invoke().unwrap();
+    let agent = agent();
+    let steps: Vec<_> = agent.run("And now?").thread(&thread).iter().unwrap().map(Result::unwrap).collect();
+    assert!(
+        matches!(&steps[..], [AgentStep::Request(_), AgentStep::Response(_), AgentStep::End(_)]),
+        "{} steps",
+        steps.len()
+    );
+    // An iterator that is dropped leaves a run that can be resumed.
+    let other = Store::memory().thread("t").unwrap();
+    assert!(agent.run("The weather?").thread(&other).iter().unwrap().next().unwrap().is_ok());
+    assert_eq!(agent.resume(&other).invoke().unwrap().output, "rain");
+}
+
+#[test]
+fn a_run_is_awaited_on_a_thread() {
+    let folder = tempfile::tempdir().unwrap();
+    let thread = Store::open(folder.path().join("chats.db")).unwrap().thread("t").unwrap();
+    let agent = agent();
+    let result = annals_graph::block_on(agent.run("The weather?").thread(&thread).ainvoke()).unwrap();
+    assert_eq!((result.output.as_str(), result.usage().requests), ("rain", 2));
+    let second = annals_graph::block_on(agent.run("And now?").thread(&thread).ainvoke()).unwrap();
+    assert_eq!(second.new_messages().len(), 2);
+}
