@@ -41,6 +41,11 @@ pub(crate) const LIBRARIES: &[Crate] = &[
         may_use: &["annals-base", "annals-messages", "annals", "annals-import", "annals-runs"],
     },
     Crate { name: "annals-page", src: "crates/annals-page/src/", may_use: &["annals", "annals-runs"] },
+    Crate {
+        name: "annals-agents",
+        src: "crates/annals-agents/src/",
+        may_use: &["annals-base", "annals-messages", "annals-graph", "annals-pydantic-ai"],
+    },
     Crate { name: "annals-flow", src: "crates/annals-flow/src/", may_use: &["annals", "annals-graph"] },
 ];
 

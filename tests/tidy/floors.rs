@@ -185,6 +185,7 @@ pub(crate) fn floors(source: &Source) -> Vec<Violation> {
 
 /// Programs, libraries and examples that reach the log through `Store`, `Thread` and `Snapshot` alone.
 const WITHOUT_BACKEND: &[&str] = &[
+    "crates/annals-agents/src/",
     "crates/annals-cli/src/",
     "crates/annals-flow/src/",
     "crates/annals-graph/examples/",

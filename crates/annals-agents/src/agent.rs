@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 use annals_base::{Clock, SystemClock};
 use annals_graph::graph::{GraphError, NodeResult, RetryPolicy};
-use annals_graph::prelude::{CompiledGraph, Context, END, NodeOptions, START, StateGraph};
 use annals_graph::prelude::Thread;
+use annals_graph::prelude::{CompiledGraph, Context, END, NodeOptions, START, StateGraph};
 use annals_pydantic_ai::{ModelMessage, UsageLimits, UserContent};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -93,7 +93,11 @@ impl AgentCore {
         };
         StateGraph::<AgentState>::new()
             .name(self.name.as_str())
-            .node_with(ASK, move |state: Arc<AgentState>, context: Context| ask(Arc::clone(&asks), state, context), options)
+            .node_with(
+                ASK,
+                move |state: Arc<AgentState>, context: Context| ask(Arc::clone(&asks), state, context),
+                options,
+            )
             .node_with(
                 REACT,
                 move |state: Arc<AgentState>, context: Context| react(Arc::clone(&reacts), state, context),
@@ -196,10 +200,7 @@ impl<O> Agent<O> {
 
     /// Adds a system prompt that a function makes when a conversation begins.
     #[must_use]
-    pub fn system_prompt_from(
-        self,
-        make: impl Fn(&RunInfo<'_>) -> NodeResult<String> + Send + Sync + 'static,
-    ) -> Self {
+    pub fn system_prompt_from(self, make: impl Fn(&RunInfo<'_>) -> NodeResult<String> + Send + Sync + 'static) -> Self {
         self.set(|core| core.system_prompts.sources.push(PromptSource::Function(Arc::new(make))))
     }
 
@@ -228,10 +229,7 @@ impl<O> Agent<O> {
 
     /// Adds instructions that a function makes for each request.
     #[must_use]
-    pub fn instructions_from(
-        self,
-        make: impl Fn(&RunInfo<'_>) -> NodeResult<String> + Send + Sync + 'static,
-    ) -> Self {
+    pub fn instructions_from(self, make: impl Fn(&RunInfo<'_>) -> NodeResult<String> + Send + Sync + 'static) -> Self {
         self.set(|core| core.instructions.push(PromptSource::Function(Arc::new(make))))
     }
 

@@ -18,7 +18,8 @@ use crate::chunk::{OutputKinds, ResponseSum};
 use crate::error::{AgentError, AgentErrorKind};
 use crate::event::AgentEvent;
 use crate::gate::GateOrder;
-use crate::model::{Model, ModelCall, ModelError, ToolDefinition, model_id};
+use crate::model::{Model, ModelCall, ModelError, ToolDefinition, failed, model_id};
+use crate::processors::{HistoryChange, HistoryProcessor};
 use crate::prompts::prepared;
 use crate::settle::settle;
 use crate::shared::RunShared;
@@ -33,7 +34,7 @@ pub(crate) async fn ask(
     let shared = RunShared::of(&context)?;
     let before = history(&state.messages, &*core.clock)?;
     let mut progress = state.agent_run.clone();
-    let messages = match process(&core, shared, &mut progress, before.clone())? {
+    let messages = match process(&core, shared, &context, &mut progress, before.clone()).await? {
         Ok(messages) => messages,
         Err(problem) => {
             progress.fail(FailureKind::Input, problem);
@@ -55,10 +56,10 @@ pub(crate) async fn ask(
     let mut added: Vec<ModelMessage> = vec![response.clone().into()];
     if response.state == ResponseState::Interrupted {
         progress.fail(FailureKind::Stopped, "the response was cancelled");
-    } else if let Err(exceeded) =
-        limits.check_tokens(&progress.usage).and_then(|()| limits.check_cost(&progress.usage)).and_then(|()| {
-            limits.check_per_request_input_tokens(response.usage.counts.input_tokens)
-        })
+    } else if let Err(exceeded) = limits
+        .check_tokens(&progress.usage)
+        .and_then(|()| limits.check_cost(&progress.usage))
+        .and_then(|()| limits.check_per_request_input_tokens(response.usage.counts.input_tokens))
     {
         progress.fail(FailureKind::UsageLimit, exceeded.to_string());
     } else {
@@ -78,9 +79,10 @@ pub(crate) async fn ask(
 }
 
 /// Runs the history processors; the inner error is a problem of their result.
-fn process(
+async fn process(
     core: &AgentCore,
     shared: &RunShared,
+    context: &Context,
     progress: &mut AgentProgress,
     mut messages: Vec<ModelMessage>,
 ) -> NodeResult<Result<Vec<ModelMessage>, &'static str>> {
@@ -88,13 +90,22 @@ fn process(
         return Ok(Ok(messages));
     }
     let count = messages.len();
-    for processor in &core.processors {
-        let given = messages.clone();
-        let info = core.info(shared, progress, &given);
-        messages = processor.process(messages, &info).map_err(|error| {
-            let message = format!("a history processor failed: {error}");
-            AgentError::with_source(AgentErrorKind::Function, message, error.into())
-        })?;
+    for HistoryProcessor(change) in &core.processors {
+        match change {
+            HistoryChange::Function(process) => {
+                let given = messages.clone();
+                messages = process(messages, &core.info(shared, progress, &given)).map_err(|error| {
+                    let message = format!("a history processor failed: {error}");
+                    AgentError::with_source(AgentErrorKind::Function, message, error.into())
+                })?;
+            }
+            HistoryChange::Summary(rule) => {
+                if let Some(response) = rule.apply(&mut messages, shared.now(), context).await? {
+                    progress.usage.add_request(&response.usage);
+                    progress.usage.requests += 1;
+                }
+            }
+        }
     }
     let Some(ModelMessage::Request(last)) = messages.last_mut() else {
         return Ok(Err("a history processor returned a history that does not end with a request"));
@@ -149,7 +160,7 @@ async fn respond(
     if shared.streams() {
         return streamed(model, &call, shared, context).await;
     }
-    model.request(&call).await.map_err(|error| model_failed(model, error))
+    model.request(&call).await.map_err(|error| failed(model, error))
 }
 
 fn request_of(message: &ModelMessage) -> Option<&ModelRequest> {
@@ -159,11 +170,6 @@ fn request_of(message: &ModelMessage) -> Option<&ModelRequest> {
     }
 }
 
-fn model_failed(model: &dyn Model, error: ModelError) -> AgentError {
-    let message = format!("model {:?} failed: {error}", model.name());
-    AgentError::with_source(AgentErrorKind::Model, message, Arc::new(error))
-}
-
 /// Asks a model for a stream, and shows its events.
 async fn streamed(
     model: &dyn Model,
@@ -171,7 +177,7 @@ async fn streamed(
     shared: &RunShared,
     context: &Context,
 ) -> Result<ModelResponse, AgentError> {
-    let failed = |error| model_failed(model, error);
+    let failed = |error| failed(model, error);
     let mut ids = IdSource::new();
     let mut defaults = DefaultSource::new(&*shared.clock, &mut ids);
     let tools: Vec<String> = call.output_tools.iter().map(|tool: &ToolDefinition| tool.name.clone()).collect();
@@ -193,9 +199,9 @@ async fn streamed(
         let chunk = chunks.next().await.transpose().map_err(failed)?;
         let is_last = chunk.is_none();
         match chunk {
-            Some(chunk) => sum
-                .push(chunk, &kinds, &mut defaults, &mut events)
-                .map_err(|error| failed(ModelError::fatal(error)))?,
+            Some(chunk) => {
+                sum.push(chunk, &kinds, &mut defaults, &mut events).map_err(|error| failed(ModelError::fatal(error)))?
+            }
             None => _ = sum.end_part(None, &mut events),
         }
         events.iter().filter_map(text_in).for_each(|text| live.push(text));

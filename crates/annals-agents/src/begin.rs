@@ -60,9 +60,7 @@ fn clean(history: Vec<ModelMessage>, args: &RunArgs) -> Vec<ModelMessage> {
     let broken_off = match history.last() {
         _ if args.abandons => true,
         Some(ModelMessage::Request(request)) => request.state == RequestState::Interrupted,
-        Some(ModelMessage::Response(response)) => {
-            args.prompt.is_some() && response.state == ResponseState::Interrupted
-        }
+        Some(ModelMessage::Response(response)) => args.prompt.is_some() && response.state == ResponseState::Interrupted,
         _ => false,
     };
     repair_messages(history, broken_off)
@@ -123,7 +121,8 @@ pub(crate) fn begin(
                 return Ok(BegunRun { messages, progress });
             }
             Some(last) => {
-                let has_calls = matches!(&last, ModelMessage::Response(response) if response.tool_calls().next().is_some());
+                let has_calls =
+                    matches!(&last, ModelMessage::Response(response) if response.tool_calls().next().is_some());
                 messages.push(last);
                 let request = completed(ModelRequest::new(Vec::new()), core, shared, &progress, &messages);
                 let request = request.map_err(failed)?;

@@ -69,7 +69,9 @@ impl ResponseStream {
     }
 
     /// Returns the chunks of an iterator, which are ready at once.
-    pub fn ready(chunks: impl IntoIterator<Item = Result<ResponseChunk, ModelError>, IntoIter: Send + 'static>) -> Self {
+    pub fn ready(
+        chunks: impl IntoIterator<Item = Result<ResponseChunk, ModelError>, IntoIter: Send + 'static>,
+    ) -> Self {
         Self::new(ReadyChunks(Box::new(chunks.into_iter())))
     }
 

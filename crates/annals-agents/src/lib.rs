@@ -397,6 +397,7 @@ mod shared;
 mod state;
 mod steps;
 mod streamed;
+mod summary;
 mod test_model;
 mod tool;
 mod tool_output;

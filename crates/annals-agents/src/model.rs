@@ -15,6 +15,7 @@ use annals_pydantic_ai::{ModelMessage, ModelResponse, to_langchain};
 use serde_json::json;
 
 use crate::chunk::ResponseStream;
+use crate::error::{AgentError, AgentErrorKind};
 
 /// The future of a request to a model.
 pub type ModelFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ModelError>> + Send + 'a>>;
@@ -120,6 +121,12 @@ pub(crate) fn model_id(model: &dyn Model) -> String {
         Some(provider) => format!("{provider}:{}", model.name()),
         None => model.name().to_owned(),
     }
+}
+
+/// Returns the error of an agent whose model failed.
+pub(crate) fn failed(model: &dyn Model, error: ModelError) -> AgentError {
+    let message = format!("model {:?} failed: {error}", model.name());
+    AgentError::with_source(AgentErrorKind::Model, message, Arc::new(error))
 }
 
 /// Settings of a request. A member that is `None` leaves the choice to the provider.

@@ -147,9 +147,9 @@ impl OutputSpec {
 
     /// Reads the output from the arguments of an output tool, or from an object in text.
     pub(crate) fn of_object(&self, object: &Value, info: &RunInfo<'_>) -> Result<Value, BadOutput> {
-        let value = self.checked(object).map_err(|errors| {
-            BadOutput::Retry(FeedbackCause::ValidationError, FeedbackContent::Errors(errors))
-        })?;
+        let value = self
+            .checked(object)
+            .map_err(|errors| BadOutput::Retry(FeedbackCause::ValidationError, FeedbackContent::Errors(errors)))?;
         self.validated(value, info)
     }
 

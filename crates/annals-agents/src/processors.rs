@@ -1,7 +1,7 @@
 //! History processors: functions that change the history before each request.
 //!
 //! The history that a processor returns takes the place of the stored one; the older one stays in the log of the
-//! thread. *Absent:* a processor that asks a model.
+//! thread. *Absent:* counting tokens.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,9 +9,11 @@ use std::sync::Arc;
 use annals_graph::graph::NodeResult;
 use annals_pydantic_ai::{ModelMessage, RequestPart, ToolContent};
 
+use crate::model::Model;
 use crate::shared::RunInfo;
+use crate::summary::SummaryRule;
 
-type Process = Arc<dyn Fn(Vec<ModelMessage>, &RunInfo<'_>) -> NodeResult<Vec<ModelMessage>> + Send + Sync>;
+pub(crate) type Process = Arc<dyn Fn(Vec<ModelMessage>, &RunInfo<'_>) -> NodeResult<Vec<ModelMessage>> + Send + Sync>;
 
 /// A history processor: it gets the whole history with the new request, and returns the history that is sent and
 /// stored, which must end with a request.
@@ -29,14 +31,21 @@ type Process = Arc<dyn Fn(Vec<ModelMessage>, &RunInfo<'_>) -> NodeResult<Vec<Mod
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct HistoryProcessor(Process);
+pub struct HistoryProcessor(pub(crate) HistoryChange);
+
+/// A change of the history.
+#[derive(Clone)]
+pub(crate) enum HistoryChange {
+    Function(Process),
+    Summary(SummaryRule),
+}
 
 impl HistoryProcessor {
     /// Returns the processor of a function.
     pub fn new(
         process: impl Fn(Vec<ModelMessage>, &RunInfo<'_>) -> NodeResult<Vec<ModelMessage>> + Send + Sync + 'static,
     ) -> Self {
-        Self(Arc::new(process))
+        Self(HistoryChange::Function(Arc::new(process)))
     }
 
     /// Returns a processor that keeps the last `count` messages, at least one. A result of a tool whose call is gone is
@@ -62,12 +71,34 @@ impl HistoryProcessor {
         })
     }
 
-    pub(crate) fn process(
-        &self,
-        history: Vec<ModelMessage>,
-        info: &RunInfo<'_>,
-    ) -> NodeResult<Vec<ModelMessage>> {
-        (self.0)(history, info)
+    /// Returns a processor that lets a model summarise a history of more than `most` messages: the summary takes the
+    /// place of the old messages, system prompts and at least the last `kept` messages stay. The summary is a step of
+    /// the run, and its usage counts.
+    ///
+    /// # Example
+    /// ```
+    /// use annals_agents::{Agent, FunctionModel, HistoryProcessor, TestModel};
+    /// use annals_pydantic_ai::{ModelResponse, TextPart};
+    ///
+    /// # fn main() -> Result<(), annals_agents::AgentError> {
+    /// let small = FunctionModel::new(|call| {
+    ///     let text = format!("a summary of {} messages", call.messages.len());
+    ///     Ok(ModelResponse::new(vec![TextPart::new(text).into()], call.now()))
+    /// });
+    /// let talk = Agent::new(TestModel::script(["one", "two"])).system_prompt("Be brief.");
+    /// let first = talk.run("1").invoke()?;
+    /// let second = talk.run("2").message_history(first.all_messages()).invoke()?;
+    ///
+    /// let agent = Agent::new(TestModel::script(["three"])).history_processor(HistoryProcessor::summarise(small, 4, 1));
+    /// let third = agent.run("3").message_history(second.all_messages()).invoke()?;
+    /// assert_eq!((third.output.as_str(), third.all_messages().len()), ("three", 3));
+    /// assert_eq!((third.new_messages().len(), third.usage().requests), (2, 2));
+    /// assert!(third.all_messages_json().contains("a summary of 5 messages"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn summarise(model: impl Model, most: usize, kept: usize) -> Self {
+        Self(HistoryChange::Summary(SummaryRule { model: Arc::new(model), most, kept }))
     }
 }
 

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use annals_base::Value;
+use annals_graph::RunError;
 use annals_graph::graph::{BoxError, NodeResult};
 use annals_graph::prelude::State;
 use annals_graph::task::{Context, Interrupted, Started};
-use annals_graph::RunError;
 use annals_pydantic_ai::{
-    ErrorDetail, FeedbackContent, ModelMessage, ModelRequest, ModelResponse, RequestPart, RequestState,
-    ToolCallPart, ToolContent, ToolOutcome, ToolRetry, ToolRetryCause, ToolReturnPart, UserContent, UserPromptPart,
+    ErrorDetail, FeedbackContent, ModelMessage, ModelRequest, ModelResponse, RequestPart, RequestState, ToolCallPart,
+    ToolContent, ToolOutcome, ToolRetry, ToolRetryCause, ToolReturnPart, UserContent, UserPromptPart,
 };
 
 use crate::agent::AgentCore;

@@ -11,7 +11,8 @@ use annals_base::{IdSource, Value};
 use annals_graph::prelude::{Command, Outcome, State, Store, Thread};
 use annals_graph::task::Interrupt;
 use annals_graph::{Input, IntoInput, Run};
-use annals_pydantic_ai::{ModelMessage, UsageLimits, UserContent};
+use annals_messages::Message;
+use annals_pydantic_ai::{DefaultSource, ModelMessage, UsageLimits, UserContent, from_langchain};
 use serde::de::DeserializeOwned;
 
 use crate::agent::{Agent, AgentCore};
@@ -87,6 +88,36 @@ impl<'a, O> AgentRun<'a, O> {
     pub fn message_history(mut self, history: impl Into<Vec<ModelMessage>>) -> Self {
         self.history = history.into();
         self
+    }
+
+    /// Sets the messages of earlier runs, in LangChain's format.
+    ///
+    /// # Errors
+    /// [`AgentError`] naming the first message that has no counterpart.
+    ///
+    /// # Example
+    /// ```
+    /// use annals_agents::{Agent, TestModel};
+    /// use annals_messages::Message;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let agent = Agent::new(TestModel::script(["not asked", "two"]));
+    /// let history = [Message::system("Be brief."), Message::human("1"), Message::ai("one")];
+    /// let result = agent.run("2").langchain_history(&history)?.invoke()?;
+    /// let messages = result.langchain_messages()?;
+    /// assert_eq!(messages[..3], history);
+    /// assert_eq!(messages[4].text(), "two");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn langchain_history(mut self, history: &[Message]) -> Result<Self, AgentError> {
+        let mut ids = IdSource::new();
+        let defaults = &mut DefaultSource::new(&*self.shared.clock, &mut ids);
+        self.history = from_langchain(history, defaults).map_err(|error| {
+            let message = format!("the messages are no history: {error}");
+            AgentError::with_source(AgentErrorKind::Input, message, Arc::new(error))
+        })?;
+        Ok(self)
     }
 
     /// Sets the thread that the run goes on with, and that stores it. Default: a thread of memory.

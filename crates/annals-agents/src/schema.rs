@@ -80,7 +80,10 @@ fn sample_of(schema: &Value, root: &Value, depth: usize) -> Value {
     let member = |name: &str| schema.get(name);
     if let Some(target) = member("$ref").and_then(Value::as_str) {
         let name = target.rsplit('/').next().unwrap_or_default();
-        return root.get("$defs").and_then(|defs| defs.get(name)).map_or(Value::Null, |s| sample_of(s, root, depth + 1));
+        return root
+            .get("$defs")
+            .and_then(|defs| defs.get(name))
+            .map_or(Value::Null, |s| sample_of(s, root, depth + 1));
     }
     if let Some(value) = member("const").or_else(|| member("enum")?.as_list()?.first()) {
         return value.clone();

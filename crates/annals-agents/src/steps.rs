@@ -97,9 +97,8 @@ impl<O: DeserializeOwned> Iterator for AgentSteps<'_, O> {
                 None => {
                     let stream = self.stream.take()?;
                     let outcome = stream.outcome().cloned().ok_or_else(|| AgentError::input("the run did not end"));
-                    let ended = outcome.and_then(|outcome| {
-                        conclude(self.agent.core(), self.thread.clone(), Ok(outcome))
-                    });
+                    let ended =
+                        outcome.and_then(|outcome| conclude(self.agent.core(), self.thread.clone(), Ok(outcome)));
                     return Some(ended.map(|outcome| AgentStep::End(Box::new(outcome))));
                 }
             };

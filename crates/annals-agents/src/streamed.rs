@@ -318,7 +318,8 @@ impl<O: DeserializeOwned> Iterator for StreamedTexts<'_, '_, O> {
     fn next(&mut self) -> Option<Self::Item> {
         if !std::mem::replace(&mut self.begun, true) {
             let parts = self.run.response.parts.iter();
-            let texts = parts.filter_map(|part| if let ResponsePart::Text(part) = part { Some(&*part.content) } else { None });
+            let texts =
+                parts.filter_map(|part| if let ResponsePart::Text(part) = part { Some(&*part.content) } else { None });
             let text: String = texts.collect();
             if !text.is_empty() {
                 return Some(Ok(self.item(&text)));

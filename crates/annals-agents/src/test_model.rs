@@ -14,8 +14,9 @@ use crate::schema::sample;
 /// A model without a provider (`TestModel`).
 ///
 /// [`TestModel::new`] calls each tool once, with arguments that fit their schema, and then answers: with the results of
-/// the tools, or with an output that fits the type of the agent. [`TestModel::script`] gives a response of the script for
-/// each request: the first one to a conversation without responses, the second one to a conversation with one, and so on.
+/// the tools, or with an output that fits the type of the agent. [`TestModel::script`] gives a response of the script
+/// for each request: the first one to a conversation without responses, the second one to one with a response, and so
+/// on.
 ///
 /// # Example
 /// ```
@@ -169,10 +170,10 @@ fn answer(call: &ModelCall, number: usize) -> ModelResponse {
         return ModelResponse::new(parts(&calls, number), call.now());
     }
     let part = match (call.output_tools.first(), &call.output) {
-        (Some(tool), _) => return ModelResponse::new(parts(&[(tool.name.clone(), sample(&tool.parameters))], number), call.now()),
-        (None, crate::model::OutputRequest::Schema { schema, .. }) => {
-            TextPart::new(text_of(&sample(schema)))
+        (Some(tool), _) => {
+            return ModelResponse::new(parts(&[(tool.name.clone(), sample(&tool.parameters))], number), call.now());
         }
+        (None, crate::model::OutputRequest::Schema { schema, .. }) => TextPart::new(text_of(&sample(schema))),
         _ if results.is_empty() => TextPart::new("success (no tool calls)"),
         _ => TextPart::new(text_of(&Value::Map(results))),
     };

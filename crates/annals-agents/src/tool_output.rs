@@ -134,8 +134,8 @@ macro_rules! tool_deferrals {
 }
 
 tool_deferrals! {
-    /// The error of a tool whose call waits for an approval (`ApprovalRequired`): it is called again once that is given,
-    /// and [`ToolContext::is_approved`] then returns true.
+    /// The error of a tool whose call waits for an approval (`ApprovalRequired`): it is called again once that is
+    /// given, and [`ToolContext::is_approved`] then returns true.
     ApprovalRequired = "the call waits for an approval",
     /// The error of a tool whose call somebody else will run (`CallDeferred`).
     CallDeferred = "the call waits for a result from outside",

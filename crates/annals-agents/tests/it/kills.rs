@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
 use std::time::Duration;
 
-use annals_agents::{Agent, DeferredResults, FunctionModel, ModelError, ScriptedResponse, TestModel, Tool, ToolContext};
+use annals_agents::{
+    Agent, DeferredResults, FunctionModel, ModelError, ScriptedResponse, TestModel, Tool, ToolContext,
+};
 use annals_agents::{AgentOutcome, Model};
 use annals_graph::prelude::*;
 use annals_pydantic_ai::ModelMessage;
@@ -166,15 +168,24 @@ fn a_run_that_is_killed_again_and_again_comes_to_its_end() {
 #[test]
 fn kills_at_random_moments_repeat_nothing_that_has_ended() {
     let mut seed = 0x5eed_u64;
+    let mut cut_short = 0;
     for kill in 0..cases(KILLS.0, KILLS.1) {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let folder = tempfile::tempdir().unwrap();
+        let log = Log(folder.path().join("log"), None);
         let mut child = child(folder.path(), None);
-        // Any moment is a good one, also one before the run or after it.
-        std::thread::sleep(Duration::from_micros((seed >> 33) % 60_000));
+        // A fixed sequence of places in the run, and of pauses behind them that are shorter than a step or longer.
+        let (after, pause) = ((seed >> 33) as usize % 18, Duration::from_micros((seed >> 20) % 4_000));
+        while log.lines().len() < after && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(pause);
         _ = child.kill();
         child.wait().unwrap();
+        cut_short += usize::from(log.lines().len() < 18);
         assert_eq!(finish(folder.path(), None), "the end");
-        check(&Log(folder.path().join("log"), None), &format!("kill {kill}"));
+        check(&log, &format!("kill {kill}"));
     }
+    assert!(cut_short > 0, "no child was killed before its end");
+    println!("{cut_short} runs were cut short");
 }

@@ -72,7 +72,10 @@ fn a_model_is_told_the_form_of_the_output() {
         assert!(!call.allows_text && call.tools.is_empty());
         assert_eq!(call.output_tools[0].description, "A trip.");
         let body = call.openai_body("m").unwrap();
-        assert_eq!((&body["tool_choice"], &body["tools"][0]["function"]["name"]), (&json!("required"), &json!("final_result")));
+        assert_eq!(
+            (&body["tool_choice"], &body["tools"][0]["function"]["name"]),
+            (&json!("required"), &json!("final_result"))
+        );
         Err(ModelError::fatal("seen"))
     });
     let error = Agent::new(model).output::<Trip>(OutputMode::Tool).run("x").invoke().unwrap_err();

@@ -236,14 +236,14 @@ pub(super) fn trace(input: &Value) -> RunnerResult<Value> {
 }
 
 /// The members of the record of a run.
-pub(super) type Record = Vec<(&'static str, Value)>;
+pub(super) type RunMembers = Vec<(&'static str, Value)>;
 
 fn one_run<O: Serialize + DeserializeOwned + Clone>(
     agent: &Agent<O>,
     run: &Value,
     history: Vec<ModelMessage>,
     model: FunctionModel,
-) -> RunnerResult<(Record, Past)> {
+) -> RunnerResult<(RunMembers, Past)> {
     let mut set_up: AgentRun<'_, O> = match get(run, "prompt").as_str() {
         Some(prompt) => agent.run(UserContent::from(prompt)),
         None => agent.run_without_prompt(),

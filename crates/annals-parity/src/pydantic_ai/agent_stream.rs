@@ -8,7 +8,7 @@ use annals_pydantic_ai::{ModelResponse, RequestUsage, StreamedThinking, Streamed
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::agent::{Past, Record, class};
+use super::agent::{Past, RunMembers, class};
 use super::ops::{get, object, text};
 use crate::RunnerResult;
 
@@ -52,7 +52,7 @@ fn chunk(entry: &Value) -> ResponseChunk {
 pub(super) fn streamed<O: Serialize + DeserializeOwned + Clone>(
     run: AgentRun<'_, O>,
     steps: &[Value],
-) -> RunnerResult<(Record, Past)> {
+) -> RunnerResult<(RunMembers, Past)> {
     let mut run = run.stream()?;
     let mut records = Vec::new();
     for step in steps {
