@@ -214,7 +214,7 @@ async fn streamed(
 }
 
 /// Returns the text that an event adds.
-fn text_in(event: &StreamEvent) -> Option<&str> {
+pub(crate) fn text_in(event: &StreamEvent) -> Option<&str> {
     match event {
         StreamEvent::PartStart(start) => match &start.part {
             ResponsePart::Text(text) => Some(&text.content),

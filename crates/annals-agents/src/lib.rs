@@ -10,10 +10,10 @@
 //! | type | purpose |
 //! | --- | --- |
 //! | [`Agent`] | a model with prompts, tools, an output, limits and history processors |
-//! | [`AgentRun`] | one run: its prompt, history, thread and dependencies; `invoke`, `ainvoke`, `stream`, `iter` |
+//! | [`AgentRun`] | one run: its prompt, history, thread and dependencies; `invoke`, `ainvoke`, `stream`, `astream`, `iter` |
 //! | [`AgentResult`] | the output, the messages in both formats, the usage |
 //! | [`AgentOutcome`], [`DeferredRequests`], [`DeferredResults`] | a run that waits for approvals or results, and these |
-//! | [`StreamedRun`] | a run that is read while its response streams in |
+//! | [`StreamedRun`], [`AsyncStreamedRun`] | a run that is read while its response streams in |
 //! | [`Tool`], [`ToolContext`] | a typed function that the model can call, and its view of the run |
 //! | [`Model`], [`ModelCall`], [`ModelError`] | the port for models |
 //! | [`TestModel`], [`FunctionModel`] | models without a provider |
@@ -23,7 +23,6 @@
 //!
 //! - *No client of a provider*, no network access and no prices: a program implements [`Model`] with the client of its
 //!   choice. [`ModelCall::openai_body`] makes the body of a request to OpenAI's chat completions.
-//! - *No stream that is awaited*: a run that is awaited shows its events by [`AgentRun::on_event`].
 //! - *No middleware*, no toolsets, no MCP, and no tools of a provider but those that its responses name.
 //! - *One end of a run with an output tool*: the other calls of that response run as well (`graceful` of PydanticAI).
 //! - A tool that was running at a crash runs again; [`Context::step_key`](annals_graph::task::Context::step_key) is the
@@ -416,7 +415,7 @@ pub use result::{AgentOutcome, AgentResult, WaitingRun};
 pub use run::AgentRun;
 pub use shared::RunInfo;
 pub use steps::{AgentStep, AgentSteps};
-pub use streamed::{StreamedOutputs, StreamedResponses, StreamedRun, StreamedTexts};
+pub use streamed::{AsyncStreamedRun, StreamedOutputs, StreamedResponses, StreamedRun, StreamedTexts};
 pub use test_model::{ScriptedResponse, TestModel};
 pub use tool::{IntoTool, Tool, ToolContext};
 pub use tool_output::{ApprovalRequired, CallDeferred, IntoToolOutput, ModelRetry, ToolFailed, ToolOutput};

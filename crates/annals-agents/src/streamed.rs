@@ -1,21 +1,22 @@
 //! A run whose final response is read while it streams in.
 //!
-//! Invariant: until the run has ended, the final response is not among the messages. *Absent:* a stream that is
-//! awaited; [`AgentRun::on_event`](crate::AgentRun::on_event) shows the events of a run that is awaited.
+//! Invariant: until the run has ended, the final response is not among the messages. *Absent:* the stream of the graph;
+//! both kinds of it, the one that blocks and the one that is awaited, are read alike.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use annals_graph::prelude::{StreamData, StreamMode, Thread};
-use annals_graph::{Stream, StreamPart};
+use annals_graph::prelude::{Outcome, StreamData, StreamMode, Thread};
+use annals_graph::{AsyncStream, Stream, StreamPart};
 use annals_messages::parse_partial_json;
 use annals_pydantic_ai::{
-    ModelMessage, ModelResponse, PartDelta, ResponsePart, ResponseState, RunUsage, StreamEvent, ToolArgs, dump,
+    ModelMessage, ModelResponse, ResponsePart, ResponseState, RunUsage, StreamEvent, ToolArgs, dump,
 };
 use serde::de::DeserializeOwned;
 
 use crate::agent::Agent;
+use crate::ask::text_in;
 use crate::error::AgentError;
 use crate::event::AgentEvent;
 use crate::gate::{EventGate, GateOrder};
@@ -47,11 +48,49 @@ use crate::state::{AgentProgress, AgentState};
 /// # }
 /// ```
 pub struct StreamedRun<'a, O = String> {
+    read: ReadRun<'a, O>,
+    /// `None` once the run has ended.
+    stream: Option<Stream<'a, AgentState>>,
+}
+
+/// A run that is awaited while it happens. The run goes on as far as it is read; one that is dropped before its end can
+/// be resumed on its thread.
+///
+/// # Example
+/// ```
+/// use annals_agents::{Agent, FunctionModel, ModelError, ResponseChunk, ResponseStream};
+///
+/// # fn main() -> Result<(), annals_agents::AgentError> {
+/// let model = FunctionModel::new(|_| Err(ModelError::fatal("this model streams")))
+///     .in_chunks(|_| Ok(ResponseStream::ready(["A ", "hotel ", "in Bern"].map(ResponseChunk::text).map(Ok))));
+/// let agent = Agent::new(model);
+/// let read = async {
+///     let mut run = agent.run("Where to?").astream().await?;
+///     let mut shown = String::new();
+///     while let Some(text) = run.next_text().await? {
+///         shown += &text;
+///     }
+///     assert_eq!(shown, "A hotel in Bern");
+///     run.finish().await
+/// };
+/// # let result = annals_graph::block_on(read)?;
+/// # assert_eq!((result.output.as_str(), result.all_messages().len()), ("A hotel in Bern", 2));
+/// # Ok(())
+/// # }
+/// ```
+pub struct AsyncStreamedRun<'a, O = String> {
+    read: ReadRun<'a, O>,
+    /// `None` once the run has ended.
+    stream: Option<AsyncStream<'a, AgentState>>,
+    /// True once the text that began with the stream was returned.
+    begun: bool,
+}
+
+/// The part of a run that was read.
+struct ReadRun<'a, O> {
     agent: &'a Agent<O>,
     thread: Thread,
     gate: Arc<EventGate>,
-    /// `None` once the run has ended.
-    stream: Option<Stream<'a, AgentState>>,
     queue: VecDeque<AgentEvent>,
     messages: Vec<ModelMessage>,
     progress: AgentProgress,
@@ -62,66 +101,33 @@ pub struct StreamedRun<'a, O = String> {
     outcome: Option<Result<AgentOutcome<O>, AgentError>>,
 }
 
-impl<'a, O: DeserializeOwned> StreamedRun<'a, O> {
-    /// Begins a run, up to the begin of its final response.
-    pub(crate) fn begin(agent: &'a Agent<O>, ready: ReadyRun, gate: Arc<EventGate>) -> Result<Self, AgentError> {
-        let now = ready.shared.now();
-        let stream = ready.on(agent)?.stream(ready.input, &[StreamMode::Values, StreamMode::Custom])?;
-        let mut run = Self {
+/// The modes of the stream of the graph.
+const MODES: &[StreamMode] = &[StreamMode::Values, StreamMode::Custom];
+
+impl<'a, O: DeserializeOwned> ReadRun<'a, O> {
+    fn new(agent: &'a Agent<O>, ready: &ReadyRun, gate: Arc<EventGate>) -> Self {
+        Self {
             agent,
-            thread: ready.thread,
+            thread: ready.thread.clone(),
             gate,
-            stream: Some(stream),
             queue: VecDeque::new(),
             messages: Vec::new(),
             progress: AgentProgress::default(),
-            response: ModelResponse::new(Vec::new(), now),
+            response: ModelResponse::new(Vec::new(), ready.shared.now()),
             number: 0,
             outcome: None,
-        };
-        while let Some(event) = run.next_event()? {
-            if let AgentEvent::Response(StreamEvent::FinalResult(_)) = event {
-                return Ok(run);
-            }
-        }
-        match &run.outcome {
-            Some(Ok(AgentOutcome::Waiting(waiting))) => {
-                Err(AgentError::waiting(waiting.requests.clone(), waiting.messages.clone()))
-            }
-            Some(Err(error)) => Err(error.clone()),
-            _ => Ok(run),
         }
     }
 
-    /// Returns the next event of the run, `None` at its end.
-    ///
-    /// # Errors
-    /// [`AgentError`] if the run fails.
-    pub fn next_event(&mut self) -> Result<Option<AgentEvent>, AgentError> {
-        loop {
-            if let Some(event) = self.queue.pop_front() {
-                if let AgentEvent::Response(event) = &event {
-                    self.apply(event);
-                }
-                return Ok(Some(event));
-            }
-            let Some(stream) = &mut self.stream else { return Ok(None) };
-            self.gate.want();
-            match stream.next() {
-                Some(Ok(part)) => self.take(part)?,
-                Some(Err(error)) => {
-                    self.stream = None;
-                    let error = AgentError::from(error).at(self.messages.clone());
-                    self.outcome = Some(Err(error.clone()));
-                    return Err(error);
-                }
-                None => {
-                    let outcome = self.stream.take().and_then(|stream| stream.outcome().cloned());
-                    let outcome = outcome.ok_or_else(|| AgentError::input("the run did not end"))?;
-                    self.outcome = Some(conclude(self.agent.core(), self.thread.clone(), Ok(outcome)));
-                }
-            }
+    /// Returns the next event that was shown. Without one, the run may go on until there is one.
+    fn pop(&mut self) -> Option<AgentEvent> {
+        let event = self.queue.pop_front();
+        match &event {
+            Some(AgentEvent::Response(event)) => self.apply(event),
+            Some(_) => {}
+            None => self.gate.want(),
         }
+        event
     }
 
     /// Takes a part of the stream.
@@ -135,6 +141,43 @@ impl<'a, O: DeserializeOwned> StreamedRun<'a, O> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Takes the end of the stream.
+    fn end(&mut self, outcome: Option<Outcome<AgentState>>) -> Result<(), AgentError> {
+        let outcome = outcome.ok_or_else(|| AgentError::input("the run did not end"))?;
+        self.outcome = Some(conclude(self.agent.core(), self.thread.clone(), Ok(outcome)));
+        Ok(())
+    }
+
+    /// Takes the error of the stream.
+    fn fail(&mut self, error: annals_graph::Error) -> AgentError {
+        let error = AgentError::from(error).at(self.messages.clone());
+        self.outcome = Some(Err(error.clone()));
+        error
+    }
+
+    /// Refuses a run that has ended before its final response.
+    fn begun(&self) -> Result<(), AgentError> {
+        match &self.outcome {
+            Some(Ok(AgentOutcome::Waiting(waiting))) => {
+                Err(AgentError::waiting(waiting.requests.clone(), waiting.messages.clone()))
+            }
+            Some(Err(error)) => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the result of a run that was read to its end.
+    fn result(&self) -> Result<AgentResult<O>, AgentError>
+    where
+        O: Clone,
+    {
+        self.begun()?;
+        match &self.outcome {
+            Some(Ok(AgentOutcome::Done(result))) => Ok(result.clone()),
+            _ => Err(AgentError::input("the run did not end")),
+        }
     }
 
     /// Applies an event to the response so far.
@@ -160,8 +203,8 @@ impl<'a, O: DeserializeOwned> StreamedRun<'a, O> {
         }
     }
 
-    /// Returns the response as far as it has streamed in: incomplete until the run has ended.
-    pub fn response(&self) -> ModelResponse {
+    /// Returns the response so far.
+    fn response(&self) -> ModelResponse {
         let last = self.messages.iter().rev().find_map(|message| match message {
             ModelMessage::Response(response) => Some(response),
             _ => None,
@@ -175,84 +218,13 @@ impl<'a, O: DeserializeOwned> StreamedRun<'a, O> {
         response
     }
 
-    /// Returns the history: the messages before the run, and those of the run that are stored.
-    pub fn all_messages(&self) -> &[ModelMessage] {
-        &self.messages
-    }
-
-    /// Returns the messages of the run that are stored.
-    pub fn new_messages(&self) -> &[ModelMessage] {
-        &self.messages[self.progress.first_new.min(self.messages.len())..]
-    }
-
-    /// Returns [`StreamedRun::all_messages`] as JSON text, as PydanticAI writes it.
-    pub fn all_messages_json(&self) -> String {
-        dump(self.all_messages())
-    }
-
-    /// Returns whether the run has ended.
-    pub fn is_complete(&self) -> bool {
-        matches!(&self.outcome, Some(Ok(_))) || self.progress.failure.is_some()
-    }
-
-    /// Returns the usage of the run, without that of the response that streams in.
-    pub fn usage(&self) -> &RunUsage {
-        &self.progress.usage
-    }
-
-    /// Returns the thread of the run.
-    pub fn thread(&self) -> &Thread {
-        &self.thread
-    }
-
-    /// Reads the text of the response so far, each time it grows (`stream_text`).
-    pub fn texts(&mut self) -> StreamedTexts<'_, 'a, O> {
-        StreamedTexts { number: self.number, run: self, sum: Some(String::new()), begun: false }
-    }
-
-    /// Reads the text of the response chunk by chunk (`stream_text(delta=True)`).
-    pub fn text_deltas(&mut self) -> StreamedTexts<'_, 'a, O> {
-        StreamedTexts { number: self.number, run: self, sum: None, begun: false }
-    }
-
-    /// Reads the response so far, each time it changes, and the whole response at the end (`stream_response`).
-    pub fn responses(&mut self) -> StreamedResponses<'_, 'a, O> {
-        StreamedResponses { run: self, begun: false, ended: false }
-    }
-
-    /// Reads the output so far, each time it changes and fits the type, and the output of the run at the end
-    /// (`stream_output`). Validators see the last one alone.
-    pub fn outputs(&mut self) -> StreamedOutputs<'_, 'a, O> {
-        StreamedOutputs { run: self, last: None, begun: false, ended: false }
-    }
-
-    /// Reads the run to its end and returns its result (`get_output`).
-    ///
-    /// # Errors
-    /// [`AgentError`] if the run fails or waits.
-    pub fn finish(&mut self) -> Result<AgentResult<O>, AgentError>
-    where
-        O: Clone,
-    {
-        while self.next_event()?.is_some() {}
-        match &self.outcome {
-            Some(Ok(AgentOutcome::Done(result))) => Ok(result.clone()),
-            Some(Ok(AgentOutcome::Waiting(waiting))) => {
-                Err(AgentError::waiting(waiting.requests.clone(), waiting.messages.clone()))
-            }
-            Some(Err(error)) => Err(error.clone()),
-            None => Err(AgentError::input("the run did not end")),
-        }
-    }
-
-    /// Ends the response where it is: it is stored with the state `interrupted`, and the run ends.
-    ///
-    /// # Errors
-    /// [`AgentError`] if the store fails.
-    pub fn cancel(&mut self) -> Result<(), AgentError> {
-        self.gate.order(GateOrder::Cancel);
-        while self.next_event()?.is_some() {}
-        Ok(())
+    /// Returns the text of the response so far.
+    fn text(&self) -> String {
+        let text = |part: &'_ ResponsePart| match part {
+            ResponsePart::Text(part) => Some(part.content.clone()),
+            _ => None,
+        };
+        self.response.parts.iter().filter_map(text).collect()
     }
 
     /// Returns the output in the response so far, if it fits the type.
@@ -276,16 +248,227 @@ impl<'a, O: DeserializeOwned> StreamedRun<'a, O> {
     }
 }
 
-impl<O> Drop for StreamedRun<'_, O> {
+impl<O> Drop for ReadRun<'_, O> {
     fn drop(&mut self) {
         // The step that waits for its reader ends before the stream of the run is dropped.
         self.gate.order(GateOrder::Close);
     }
 }
 
-impl<O> fmt::Debug for StreamedRun<'_, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StreamedRun").field("thread", &self.thread).finish_non_exhaustive()
+/// Returns the text that an event adds to a response.
+fn added_text(event: &AgentEvent) -> Option<&str> {
+    let AgentEvent::Response(event) = event else { return None };
+    text_in(event).filter(|text| !text.is_empty())
+}
+
+macro_rules! readers {
+    ($($name:ident),*) => {$(
+        impl<O: DeserializeOwned> $name<'_, O> {
+            /// Returns the response as far as it has streamed in: incomplete until the run has ended.
+            pub fn response(&self) -> ModelResponse {
+                self.read.response()
+            }
+
+            /// Returns the history: the messages before the run, and those of the run that are stored.
+            pub fn all_messages(&self) -> &[ModelMessage] {
+                &self.read.messages
+            }
+
+            /// Returns the messages of the run that are stored.
+            pub fn new_messages(&self) -> &[ModelMessage] {
+                &self.read.messages[self.read.progress.first_new.min(self.read.messages.len())..]
+            }
+
+            /// Returns the history as JSON text, as PydanticAI writes it.
+            pub fn all_messages_json(&self) -> String {
+                dump(self.all_messages())
+            }
+
+            /// Returns whether the run has ended.
+            pub fn is_complete(&self) -> bool {
+                matches!(&self.read.outcome, Some(Ok(_))) || self.read.progress.failure.is_some()
+            }
+
+            /// Returns the usage of the run, without that of the response that streams in.
+            pub fn usage(&self) -> &RunUsage {
+                &self.read.progress.usage
+            }
+
+            /// Returns the thread of the run.
+            pub fn thread(&self) -> &Thread {
+                &self.read.thread
+            }
+        }
+
+        impl<O> fmt::Debug for $name<'_, O> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name)).field("thread", &self.read.thread).finish_non_exhaustive()
+            }
+        }
+    )*};
+}
+readers!(StreamedRun, AsyncStreamedRun);
+
+impl<'a, O: DeserializeOwned> StreamedRun<'a, O> {
+    /// Begins a run, up to the begin of its final response.
+    pub(crate) fn begin(agent: &'a Agent<O>, ready: ReadyRun, gate: Arc<EventGate>) -> Result<Self, AgentError> {
+        let read = ReadRun::new(agent, &ready, gate);
+        let stream = Some(ready.on(agent)?.stream(ready.input, MODES)?);
+        let mut run = Self { read, stream };
+        while let Some(event) = run.next_event()? {
+            if let AgentEvent::Response(StreamEvent::FinalResult(_)) = event {
+                return Ok(run);
+            }
+        }
+        run.read.begun().map(|()| run)
+    }
+
+    /// Returns the next event of the run, `None` at its end.
+    ///
+    /// # Errors
+    /// [`AgentError`] if the run fails.
+    pub fn next_event(&mut self) -> Result<Option<AgentEvent>, AgentError> {
+        loop {
+            if let Some(event) = self.read.pop() {
+                return Ok(Some(event));
+            }
+            let Some(stream) = &mut self.stream else { return Ok(None) };
+            match stream.next() {
+                Some(Ok(part)) => self.read.take(part)?,
+                Some(Err(error)) => {
+                    self.stream = None;
+                    return Err(self.read.fail(error));
+                }
+                None => {
+                    let outcome = self.stream.take().and_then(|stream| stream.outcome().cloned());
+                    self.read.end(outcome)?;
+                }
+            }
+        }
+    }
+
+    /// Reads the text of the response so far, each time it grows (`stream_text`).
+    pub fn texts(&mut self) -> StreamedTexts<'_, 'a, O> {
+        StreamedTexts { number: self.read.number, run: self, sum: Some(String::new()), begun: false }
+    }
+
+    /// Reads the text of the response chunk by chunk (`stream_text(delta=True)`).
+    pub fn text_deltas(&mut self) -> StreamedTexts<'_, 'a, O> {
+        StreamedTexts { number: self.read.number, run: self, sum: None, begun: false }
+    }
+
+    /// Reads the response so far, each time it changes, and the whole response at the end (`stream_response`).
+    pub fn responses(&mut self) -> StreamedResponses<'_, 'a, O> {
+        StreamedResponses { run: self, begun: false, ended: false }
+    }
+
+    /// Reads the output so far, each time it changes and fits the type, and the output of the run at the end
+    /// (`stream_output`). Validators see the last one alone.
+    pub fn outputs(&mut self) -> StreamedOutputs<'_, 'a, O> {
+        StreamedOutputs { run: self, last: None, begun: false, ended: false }
+    }
+
+    /// Reads the run to its end and returns its result (`get_output`).
+    ///
+    /// # Errors
+    /// [`AgentError`] if the run fails or waits.
+    pub fn finish(&mut self) -> Result<AgentResult<O>, AgentError>
+    where
+        O: Clone,
+    {
+        while self.next_event()?.is_some() {}
+        self.read.result()
+    }
+
+    /// Ends the response where it is: it is stored with the state `interrupted`, and the run ends.
+    ///
+    /// # Errors
+    /// [`AgentError`] if the store fails.
+    pub fn cancel(&mut self) -> Result<(), AgentError> {
+        self.read.gate.order(GateOrder::Cancel);
+        while self.next_event()?.is_some() {}
+        Ok(())
+    }
+}
+
+impl<'a, O: DeserializeOwned> AsyncStreamedRun<'a, O> {
+    /// Begins a run, up to the begin of its final response.
+    pub(crate) async fn begin(agent: &'a Agent<O>, ready: ReadyRun, gate: Arc<EventGate>) -> Result<Self, AgentError> {
+        let read = ReadRun::new(agent, &ready, gate);
+        let stream = Some(ready.on(agent)?.astream(ready.input, MODES).await?);
+        let mut run = Self { read, stream, begun: false };
+        while let Some(event) = run.next_event().await? {
+            if let AgentEvent::Response(StreamEvent::FinalResult(_)) = event {
+                return Ok(run);
+            }
+        }
+        run.read.begun().map(|()| run)
+    }
+
+    /// Returns the next event of the run, `None` at its end. If its future is dropped before it is ready, no event is
+    /// lost.
+    ///
+    /// # Errors
+    /// [`AgentError`] if the run fails.
+    pub async fn next_event(&mut self) -> Result<Option<AgentEvent>, AgentError> {
+        loop {
+            if let Some(event) = self.read.pop() {
+                return Ok(Some(event));
+            }
+            let Some(stream) = &mut self.stream else { return Ok(None) };
+            match stream.next().await {
+                Some(Ok(part)) => self.read.take(part)?,
+                Some(Err(error)) => {
+                    self.stream = None;
+                    return Err(self.read.fail(error));
+                }
+                None => {
+                    let outcome = self.stream.take().and_then(|stream| stream.outcome().cloned());
+                    self.read.end(outcome)?;
+                }
+            }
+        }
+    }
+
+    /// Returns the next chunk of the text of the response, `None` at the end of the run.
+    ///
+    /// # Errors
+    /// [`AgentError`] if the run fails.
+    pub async fn next_text(&mut self) -> Result<Option<String>, AgentError> {
+        if !std::mem::replace(&mut self.begun, true) {
+            let text = self.read.text();
+            if !text.is_empty() {
+                return Ok(Some(text));
+            }
+        }
+        while let Some(event) = self.next_event().await? {
+            if let Some(text) = added_text(&event) {
+                return Ok(Some(text.to_owned()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads the run to its end and returns its result (`get_output`).
+    ///
+    /// # Errors
+    /// [`AgentError`] if the run fails or waits.
+    pub async fn finish(&mut self) -> Result<AgentResult<O>, AgentError>
+    where
+        O: Clone,
+    {
+        while self.next_event().await?.is_some() {}
+        self.read.result()
+    }
+
+    /// Ends the response where it is: it is stored with the state `interrupted`, and the run ends.
+    ///
+    /// # Errors
+    /// [`AgentError`] if the store fails.
+    pub async fn cancel(&mut self) -> Result<(), AgentError> {
+        self.read.gate.order(GateOrder::Cancel);
+        while self.next_event().await?.is_some() {}
+        Ok(())
     }
 }
 
@@ -317,10 +500,7 @@ impl<O: DeserializeOwned> Iterator for StreamedTexts<'_, '_, O> {
 
     fn next(&mut self) -> Option<Self::Item> {
         if !std::mem::replace(&mut self.begun, true) {
-            let parts = self.run.response.parts.iter();
-            let texts =
-                parts.filter_map(|part| if let ResponsePart::Text(part) = part { Some(&*part.content) } else { None });
-            let text: String = texts.collect();
+            let text = self.run.read.text();
             if !text.is_empty() {
                 return Some(Ok(self.item(&text)));
             }
@@ -331,22 +511,13 @@ impl<O: DeserializeOwned> Iterator for StreamedTexts<'_, '_, O> {
                 Ok(None) => return None,
                 Err(error) => return Some(Err(error)),
             };
-            if self.number != self.run.number {
-                self.number = self.run.number;
-                self.sum.as_mut().map(String::clear);
+            if self.number != self.run.read.number {
+                self.number = self.run.read.number;
+                if let Some(sum) = &mut self.sum {
+                    sum.clear();
+                }
             }
-            let text = match &event {
-                AgentEvent::Response(StreamEvent::PartStart(start)) => match &start.part {
-                    ResponsePart::Text(part) => part.content.as_str(),
-                    _ => continue,
-                },
-                AgentEvent::Response(StreamEvent::PartDelta(event)) => match &event.delta {
-                    PartDelta::Text(delta) => delta.content_delta.as_str(),
-                    _ => continue,
-                },
-                _ => continue,
-            };
-            if !text.is_empty() {
+            if let Some(text) = added_text(&event) {
                 return Some(Ok(self.item(text)));
             }
         }
@@ -364,7 +535,7 @@ impl<O: DeserializeOwned> Iterator for StreamedResponses<'_, '_, O> {
     type Item = Result<ModelResponse, AgentError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if !std::mem::replace(&mut self.begun, true) && !self.run.response.parts.is_empty() {
+        if !std::mem::replace(&mut self.begun, true) && !self.run.read.response.parts.is_empty() {
             return Some(Ok(self.run.response()));
         }
         loop {
@@ -399,9 +570,9 @@ impl<O: DeserializeOwned + Clone> Iterator for StreamedOutputs<'_, '_, O> {
                     Err(error) => return Some(Err(error)),
                 }
             }
-            if self.last.as_ref() != Some(&self.run.response.parts) {
-                self.last = Some(self.run.response.parts.clone());
-                if let Some(output) = self.run.partial_output() {
+            if self.last.as_ref() != Some(&self.run.read.response.parts) {
+                self.last = Some(self.run.read.response.parts.clone());
+                if let Some(output) = self.run.read.partial_output() {
                     return Some(Ok(output));
                 }
             }

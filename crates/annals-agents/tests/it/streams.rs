@@ -117,3 +117,33 @@ fn a_stream_that_waits_for_an_approval_says_so() {
     let error = agent.run("x").stream().unwrap_err();
     assert_eq!((error.kind(), error.requests().unwrap().approvals.len()), (AgentErrorKind::Waiting, 1));
 }
+
+#[test]
+fn a_stream_that_is_awaited_is_read_dropped_and_resumed() {
+    let agent = Agent::new(chunks(&["Good ", "day"]));
+    let folder = tempfile::tempdir().unwrap();
+    let thread = Store::open(folder.path().join("chats.db")).unwrap().thread("t").unwrap();
+    let read = async {
+        let mut run = agent.run("hi").thread(&thread).astream().await?;
+        assert_eq!(run.next_text().await?.as_deref(), Some("Good "));
+        assert_eq!((run.all_messages().len(), run.is_complete()), (1, false));
+        drop(run);
+        let mut again = agent.resume(&thread).astream().await?;
+        let mut texts = Vec::new();
+        while let Some(text) = again.next_text().await? {
+            texts.push(text);
+        }
+        assert_eq!((texts, again.is_complete()), (vec!["Good ".to_owned(), "day".to_owned()], true));
+        again.finish().await
+    };
+    let result = annals_graph::block_on(read).unwrap();
+    assert_eq!((result.output.as_str(), result.all_messages().len()), ("Good day", 2));
+
+    let cancelled = async {
+        let mut run = agent.run("again").thread(&thread).astream().await?;
+        run.cancel().await?;
+        assert_eq!(run.response().state, ResponseState::Interrupted);
+        run.finish().await
+    };
+    assert_eq!(annals_graph::block_on(cancelled).unwrap_err().kind(), AgentErrorKind::Stopped);
+}
