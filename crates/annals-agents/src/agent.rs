@@ -327,6 +327,25 @@ impl<O> Agent<O> {
         crate::run::history_of(&state.values, &self.core)
     }
 
+    /// Takes back the last run of a thread: the head moves to where it was before that run. Nothing is deleted, and
+    /// [`Thread::undo`] moves the head back. Returns false if the thread has no state before it.
+    ///
+    /// # Errors
+    /// [`AgentError`] if the thread cannot be read, or another writer was faster.
+    pub fn take_back(&self, thread: &Thread) -> Result<bool, AgentError> {
+        let last = self.graph()?.get_state(thread)?.values.agent_run.run_id.clone();
+        let failed = |error| AgentError::from(annals_graph::Error::from(error));
+        for snapshot in thread.history().map_err(failed)? {
+            let snapshot = snapshot.map_err(failed)?;
+            let is_before = snapshot.next().next().is_none()
+                && snapshot.state::<AgentState>().map_err(annals_graph::Error::from)?.agent_run.run_id != last;
+            if is_before {
+                return thread.rewind_to(&snapshot).map(|()| true).map_err(failed);
+            }
+        }
+        Ok(false)
+    }
+
     pub(crate) fn core(&self) -> &Arc<AgentCore> {
         &self.core
     }

@@ -100,7 +100,7 @@ async fn process(
                 })?;
             }
             HistoryChange::Summary(rule) => {
-                if let Some(response) = rule.apply(&mut messages, shared.now(), context).await? {
+                if let Some(response) = rule.apply(&mut messages, shared.clock.now(), context).await? {
                     progress.usage.add_request(&response.usage);
                     progress.usage.requests += 1;
                 }
@@ -155,7 +155,7 @@ async fn respond(
         output: core.output.request(),
         allows_text: core.output.allows_text(),
         settings: shared.settings.or(&core.settings),
-        now: shared.now(),
+        clock: shared.clock.now(),
     };
     if shared.streams() {
         return streamed(model, &call, shared, context).await;

@@ -8,6 +8,7 @@ use annals_pydantic_ai::ModelResponse;
 
 use crate::chunk::ResponseStream;
 use crate::model::{Model, ModelCall, ModelError, ModelFuture};
+use crate::test_model::ScriptedResponse;
 
 type Respond = Box<dyn Fn(&ModelCall) -> Result<ModelResponse, ModelError> + Send + Sync>;
 type RespondInChunks = Box<dyn Fn(&ModelCall) -> Result<ResponseStream, ModelError> + Send + Sync>;
@@ -42,6 +43,13 @@ impl FunctionModel {
     /// Returns the model of a function, with the name `function`.
     pub fn new(respond: impl Fn(&ModelCall) -> Result<ModelResponse, ModelError> + Send + Sync + 'static) -> Self {
         Self { name: "function".into(), respond: Box::new(respond), in_chunks: None }
+    }
+
+    /// Returns the model of a function that answers with a text or with calls of tools, whose usage is estimated.
+    pub fn answering<R: Into<ScriptedResponse>>(
+        respond: impl Fn(&ModelCall) -> Result<R, ModelError> + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(move |call| Ok(respond(call)?.into().response(call)))
     }
 
     /// Sets the name.

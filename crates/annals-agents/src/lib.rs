@@ -22,7 +22,8 @@
 //! # Limitations
 //!
 //! - *No client of a provider*, no network access and no prices: a program implements [`Model`] with the client of its
-//!   choice. [`ModelCall::openai_body`] makes the body of a request to OpenAI's chat completions.
+//!   choice. [`ModelCall::openai_body`] and [`ModelCall::openai_response`] write and read OpenAI's chat completions, and
+//!   the example `chat` asks any server that has them.
 //! - *No middleware*, no toolsets, no MCP, and no tools of a provider but those that its responses name.
 //! - *One end of a run with an output tool*: the other calls of that response run as well (`graceful` of PydanticAI).
 //! - A tool that was running at a crash runs again; [`Context::step_key`](annals_graph::task::Context::step_key) is the
@@ -384,6 +385,7 @@ mod event;
 mod function_model;
 mod gate;
 mod model;
+mod openai;
 mod output;
 mod processors;
 mod prompts;

@@ -9,10 +9,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use annals_base::{Map, Value};
-use annals_messages::{Message, MessageError, OpenAiOptions, convert_to_openai_messages};
+use annals_base::{Map, Timestamp, Value};
+use annals_messages::{Message, MessageError};
 use annals_pydantic_ai::{ModelMessage, ModelResponse, to_langchain};
-use serde_json::json;
 
 use crate::chunk::ResponseStream;
 use crate::error::{AgentError, AgentErrorKind};
@@ -212,13 +211,14 @@ pub struct ModelCall {
     pub allows_text: bool,
     /// The settings.
     pub settings: ModelSettings,
-    pub(crate) now: annals_pydantic_ai::DateTime,
+    /// The time of the request.
+    pub(crate) clock: Timestamp,
 }
 
 impl ModelCall {
     /// Returns the time of the request, by the clock of the agent.
     pub fn now(&self) -> annals_pydantic_ai::DateTime {
-        self.now
+        self.clock.into()
     }
 
     /// Returns the messages in LangChain's format, with the instructions as a leading system message.
@@ -228,52 +228,6 @@ impl ModelCall {
     pub fn langchain_messages(&self) -> Result<Vec<Message>, MessageError> {
         to_langchain(&self.messages, true)
     }
-
-    /// Returns the body of a request to a server with OpenAI's chat completions: the model, the messages, the tools
-    /// and the settings.
-    ///
-    /// # Errors
-    /// [`MessageError`] if a message has no counterpart.
-    pub fn openai_body(&self, model: &str) -> Result<serde_json::Value, MessageError> {
-        let messages = convert_to_openai_messages(&self.langchain_messages()?, &OpenAiOptions::new())?;
-        let messages: Vec<_> = messages.into_iter().map(|message| Value::Map(message).to_json()).collect();
-        let mut body = json!({"model": model, "messages": messages});
-        let tools: Vec<_> = self.tools.iter().chain(&self.output_tools).map(openai_tool).collect();
-        if !tools.is_empty() {
-            body["tools"] = tools.into();
-            if !self.allows_text {
-                body["tool_choice"] = "required".into();
-            }
-        }
-        if let OutputRequest::Schema { name, schema } = &self.output {
-            let schema = json!({"name": name, "schema": schema.to_json(), "strict": true});
-            body["response_format"] = json!({"type": "json_schema", "json_schema": schema});
-        }
-        let settings = &self.settings;
-        let members = [
-            ("max_tokens", settings.max_tokens.map(Into::into)),
-            ("temperature", settings.temperature.map(Into::into)),
-            ("top_p", settings.top_p.map(Into::into)),
-            ("seed", settings.seed.map(Into::into)),
-            ("stop", settings.stop_sequences.clone().map(Into::into)),
-            ("parallel_tool_calls", settings.parallel_tool_calls.map(Into::into)),
-        ];
-        for (name, value) in members {
-            if let Some(value) = value {
-                body[name] = value;
-            }
-        }
-        for (name, value) in &settings.extra {
-            body[name] = value.to_json();
-        }
-        Ok(body)
-    }
-}
-
-fn openai_tool(tool: &ToolDefinition) -> serde_json::Value {
-    let parameters = tool.parameters.to_json();
-    let function = json!({"name": tool.name, "description": tool.description, "parameters": parameters});
-    json!({"type": "function", "function": function})
 }
 
 /// A request to a model failed.

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use annals_base::Timestamp;
 use annals_graph::graph::NodeResult;
 use annals_graph::task::{Context, Task};
 use annals_pydantic_ai::{
@@ -48,10 +49,11 @@ impl SummaryRule {
     pub(crate) async fn apply(
         &self,
         history: &mut Vec<ModelMessage>,
-        now: DateTime,
+        clock: Timestamp,
         context: &Context,
     ) -> NodeResult<Option<ModelResponse>> {
         let Some(first) = self.first_kept(history) else { return Ok(None) };
+        let now = DateTime::from(clock);
         let mut asked = history[..first].to_vec();
         let prompt = UserPromptPart::new(UserContent::from(ASKS), now);
         asked.push(ModelRequest::new(vec![prompt.into()]).into());
@@ -63,7 +65,7 @@ impl SummaryRule {
             output: OutputRequest::Plain,
             allows_text: true,
             settings: ModelSettings::default(),
-            now,
+            clock,
         });
         let model = Arc::clone(&self.model);
         let task = Task::new(SUMMARY, move |_: usize, _: Context| {

@@ -86,6 +86,30 @@ impl ScriptedResponse {
     }
 }
 
+impl ScriptedResponse {
+    /// Returns the response to a call.
+    pub(crate) fn response(self, call: &ModelCall) -> ModelResponse {
+        let parts = match self.0 {
+            Scripted::Response(response) => return *response,
+            Scripted::Text(text) => vec![TextPart::new(text).into()],
+            Scripted::Calls(calls) => parts(&calls, number(call)),
+        };
+        counted(ModelResponse::new(parts, call.now()), call)
+    }
+}
+
+/// Returns the number of responses in the messages of a call.
+fn number(call: &ModelCall) -> usize {
+    call.messages.iter().filter(|message| matches!(message, ModelMessage::Response(_))).count()
+}
+
+/// Returns a response with an estimate of its usage.
+fn counted(mut response: ModelResponse, call: &ModelCall) -> ModelResponse {
+    response.usage.counts.input_tokens = count(&call.messages);
+    response.usage.counts.output_tokens = response.parts.iter().map(words_of).sum();
+    response
+}
+
 impl Default for TestModel {
     fn default() -> Self {
         Self::new()
@@ -111,19 +135,9 @@ impl TestModel {
     }
 
     fn respond(&self, call: &ModelCall) -> Result<ModelResponse, ModelError> {
-        let number = call.messages.iter().filter(|message| matches!(message, ModelMessage::Response(_))).count();
-        let mut response = match &self.script {
-            None => answer(call, number),
-            Some(script) => match script.get(number).map(|response| &response.0) {
-                None => return Err(ModelError::fatal(format!("the script has {} responses", script.len()))),
-                Some(Scripted::Response(response)) => return Ok((**response).clone()),
-                Some(Scripted::Text(text)) => ModelResponse::new(vec![TextPart::new(text).into()], call.now()),
-                Some(Scripted::Calls(calls)) => ModelResponse::new(parts(calls, number), call.now()),
-            },
-        };
-        response.usage.counts.input_tokens = count(&call.messages);
-        response.usage.counts.output_tokens = response.parts.iter().map(words_of).sum();
-        Ok(response)
+        let Some(script) = &self.script else { return Ok(counted(answer(call), call)) };
+        let over = || ModelError::fatal(format!("the script has {} responses", script.len()));
+        Ok(script.get(number(call)).cloned().ok_or_else(over)?.response(call))
     }
 }
 
@@ -163,7 +177,8 @@ fn text_of(value: &Value) -> String {
 }
 
 /// Calls each tool once, and then answers.
-fn answer(call: &ModelCall, number: usize) -> ModelResponse {
+fn answer(call: &ModelCall) -> ModelResponse {
+    let number = number(call);
     let results = results(&call.messages);
     if results.is_empty() && !call.tools.is_empty() {
         let calls: Vec<_> = call.tools.iter().map(|tool| (tool.name.clone(), sample(&tool.parameters))).collect();

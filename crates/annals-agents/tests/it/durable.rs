@@ -67,11 +67,15 @@ fn undo_goes_back_a_turn() {
     let before = thread.head().unwrap().unwrap();
     agent.run("And now?").thread(&thread).invoke().unwrap();
     assert_eq!(agent.history(&thread).unwrap().len(), 6);
-    thread.rewind_to(&before).unwrap();
+    assert!(agent.take_back(&thread).unwrap());
+    assert_eq!(thread.head().unwrap().unwrap().id(), before.id());
     assert_eq!(agent.history(&thread).unwrap().len(), 4);
     let again = agent.run("And tomorrow?").thread(&thread).invoke().unwrap();
     assert_eq!((again.output.as_str(), again.all_messages().len()), ("still rain", 6));
+    assert!(agent.take_back(&thread).unwrap());
     thread.undo().unwrap().unwrap();
+    assert_eq!(agent.history(&thread).unwrap(), again.all_messages());
+    assert!(agent.take_back(&thread).unwrap() && !agent.take_back(&thread).unwrap());
 }
 
 #[test]
