@@ -155,7 +155,9 @@ fn main() -> Done {
             },
             ("/search", words) => {
                 let hits = store.search(SearchQuery::new(words))?.hits;
-                hits.iter().for_each(|hit| println!("{}: {}", hit.point.thread, hit.snippet.marked("*", "*")));
+                hits.iter()
+                    .filter(|hit| &*hit.channel == "messages")
+                    .for_each(|hit| println!("{}: {}", hit.point.thread, hit.snippet.marked("*", "*")));
             }
             _ => talk(&agent, agent.run(line.as_str()).thread(&chat), &mut *lines)?,
         }

@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 use annals_base::{Clock, SystemClock};
 use annals_graph::graph::{GraphError, NodeResult, RetryPolicy};
-use annals_graph::prelude::Thread;
 use annals_graph::prelude::{CompiledGraph, Context, END, NodeOptions, START, StateGraph};
+use annals_graph::prelude::{Snapshot, Thread};
 use annals_pydantic_ai::{ModelMessage, UsageLimits, UserContent};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -51,6 +51,26 @@ pub(crate) struct AgentCore {
 }
 
 impl AgentCore {
+    pub(crate) fn new(model: impl Model) -> Self {
+        let is_transient =
+            |error: &(dyn std::error::Error + 'static)| error.downcast_ref().is_some_and(ModelError::is_transient);
+        Self {
+            name: "agent".into(),
+            model: Arc::new(model),
+            system_prompts: SystemPrompts::default(),
+            instructions: Vec::new(),
+            tools: Vec::new(),
+            output: OutputSpec::default(),
+            processors: Vec::new(),
+            limits: UsageLimits::default(),
+            settings: ModelSettings::default(),
+            tool_retries: 1,
+            output_retries: 1,
+            model_retry: RetryPolicy::new().on_if(is_transient),
+            clock: Arc::new(SystemClock),
+        }
+    }
+
     /// Returns the view of a run for functions.
     pub(crate) fn info<'a>(
         &self,
@@ -151,23 +171,7 @@ impl Agent<String> {
     /// Returns an agent of a model, whose output is text. It has no prompts and no tools; a model is asked 3 times if
     /// the error is [transient](ModelError::is_transient); a tool or an output is asked for again once.
     pub fn new(model: impl Model) -> Self {
-        let is_transient =
-            |error: &(dyn std::error::Error + 'static)| error.downcast_ref().is_some_and(ModelError::is_transient);
-        let core = AgentCore {
-            name: "agent".into(),
-            model: Arc::new(model),
-            system_prompts: SystemPrompts::default(),
-            instructions: Vec::new(),
-            tools: Vec::new(),
-            output: OutputSpec::default(),
-            processors: Vec::new(),
-            limits: UsageLimits::default(),
-            settings: ModelSettings::default(),
-            tool_retries: 1,
-            output_retries: 1,
-            model_retry: RetryPolicy::new().on_if(is_transient),
-            clock: Arc::new(SystemClock),
-        };
+        let core = AgentCore::new(model);
         Self { core: Arc::new(core), graph: OnceLock::new(), output: PhantomData }
     }
 
@@ -333,15 +337,20 @@ impl<O> Agent<O> {
     /// # Errors
     /// [`AgentError`] if the thread cannot be read, or another writer was faster.
     pub fn take_back(&self, thread: &Thread) -> Result<bool, AgentError> {
-        let last = self.graph()?.get_state(thread)?.values.agent_run.run_id.clone();
         let failed = |error| AgentError::from(annals_graph::Error::from(error));
-        for snapshot in thread.history().map_err(failed)? {
-            let snapshot = snapshot.map_err(failed)?;
-            let is_before = snapshot.next().next().is_none()
-                && snapshot.state::<AgentState>().map_err(annals_graph::Error::from)?.agent_run.run_id != last;
-            if is_before {
+        let run_id = |at: &Snapshot| match at.state::<AgentState>() {
+            Ok(state) => Ok(state.agent_run.run_id),
+            Err(error) => Err(AgentError::from(annals_graph::Error::from(error))),
+        };
+        let Some(head) = thread.head().map_err(failed)? else { return Ok(false) };
+        let last = run_id(&head)?;
+        let mut at = Some(head);
+        // A fork does not go back into the thread that it was forked off.
+        while let Some(snapshot) = at.filter(|at| at.point().thread == *thread.id()) {
+            if snapshot.next().next().is_none() && run_id(&snapshot)? != last {
                 return thread.rewind_to(&snapshot).map(|()| true).map_err(failed);
             }
+            at = snapshot.parent().map_err(failed)?;
         }
         Ok(false)
     }

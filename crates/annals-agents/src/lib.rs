@@ -15,6 +15,7 @@
 //! | [`AgentOutcome`], [`DeferredRequests`], [`DeferredResults`] | a run that waits for approvals or results, and these |
 //! | [`StreamedRun`], [`AsyncStreamedRun`] | a run that is read while its response streams in |
 //! | [`Tool`], [`ToolContext`] | a typed function that the model can call, and its view of the run |
+//! | [`ToolNode`], [`tools_condition`] | the tools as a node of a graph of one's own |
 //! | [`Model`], [`ModelCall`], [`ModelError`] | the port for models |
 //! | [`TestModel`], [`FunctionModel`] | models without a provider |
 //! | [`HistoryProcessor`] | a change of the history before each request |
@@ -24,7 +25,7 @@
 //! - *No client of a provider*, no network access and no prices: a program implements [`Model`] with the client of its
 //!   choice. [`ModelCall::openai_body`] and [`ModelCall::openai_response`] write and read OpenAI's chat completions, and
 //!   the example `chat` asks any server that has them.
-//! - *No middleware*, no toolsets, no MCP, and no tools of a provider but those that its responses name.
+//! - *No middleware*, no toolsets, no commands of a graph as results of tools, no MCP, and no tools of a provider but those that its responses name.
 //! - *One end of a run with an output tool*: the other calls of that response run as well (`graceful` of PydanticAI).
 //! - A tool that was running at a crash runs again; [`Context::step_key`](annals_graph::task::Context::step_key) is the
 //!   same each time.
@@ -401,6 +402,7 @@ mod streamed;
 mod summary;
 mod test_model;
 mod tool;
+mod tool_node;
 mod tool_output;
 
 pub use agent::Agent;
@@ -420,6 +422,7 @@ pub use steps::{AgentStep, AgentSteps};
 pub use streamed::{AsyncStreamedRun, StreamedOutputs, StreamedResponses, StreamedRun, StreamedTexts};
 pub use test_model::{ScriptedResponse, TestModel};
 pub use tool::{IntoTool, Tool, ToolContext};
+pub use tool_node::{ToolNode, tools_condition};
 pub use tool_output::{ApprovalRequired, CallDeferred, IntoToolOutput, ModelRetry, ToolFailed, ToolOutput};
 
 /// The example of the README.

@@ -102,7 +102,7 @@ fn text_output(
 }
 
 /// The calls of a response.
-struct Batch<'a> {
+pub(crate) struct Batch<'a> {
     core: &'a AgentCore,
     shared: &'a RunShared,
     context: &'a Context,
@@ -113,6 +113,8 @@ struct Batch<'a> {
     results: Vec<Option<(ToolReturnPart, Option<Value>)>>,
     /// The retries of the tools that failed in this step.
     failed: BTreeMap<String, i64>,
+    /// True if the model is told each error of a tool.
+    pub(crate) tells_errors: bool,
 }
 
 /// A call that waits, by its index.
@@ -122,7 +124,7 @@ enum Waits {
 }
 
 impl<'a> Batch<'a> {
-    fn new(
+    pub(crate) fn new(
         core: &'a AgentCore,
         shared: &'a RunShared,
         context: &'a Context,
@@ -131,7 +133,7 @@ impl<'a> Batch<'a> {
         calls: Vec<ToolCallPart>,
     ) -> Self {
         let results = calls.iter().map(|_| None).collect();
-        Self { core, shared, context, progress, messages, calls, results, failed: BTreeMap::new() }
+        Self { core, shared, context, progress, messages, calls, results, failed: BTreeMap::new(), tells_errors: false }
     }
 
     fn is_output(&self, call: &ToolCallPart) -> bool {
@@ -240,7 +242,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Runs the calls that have no result, and waits for those that need one from outside.
-    async fn run(&mut self) -> Result<(), BoxError> {
+    pub(crate) async fn run(&mut self) -> Result<(), BoxError> {
         let (mut due, mut waits) = (Vec::new(), BTreeMap::new());
         for at in 0..self.calls.len() {
             if self.results[at].is_some() {
@@ -341,6 +343,11 @@ impl<'a> Batch<'a> {
                     self.fail(at, ToolRetryCause::ModelRetry, ToolContent::text(message))?;
                 }
                 _ if error.is::<Interrupted>() => return Err(error),
+                _ if self.tells_errors => {
+                    let mut part = self.part(at, ToolContent::text(error.to_string()));
+                    part.outcome = ToolOutcome::Failed;
+                    self.end(at, part, None);
+                }
                 _ => {
                     let message = format!("tool {:?} failed: {error}", self.calls[at].tool_name);
                     return Err(AgentError::with_source(AgentErrorKind::Tool, message, error.into()).into());
@@ -415,7 +422,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Returns the results in the order of the calls, and the content beside them.
-    fn parts(self) -> (Vec<RequestPart>, Vec<RequestPart>) {
+    pub(crate) fn parts(self) -> (Vec<RequestPart>, Vec<RequestPart>) {
         let (mut parts, mut beside) = (Vec::new(), Vec::new());
         let now = self.shared.now();
         for (part, content) in self.results.into_iter().flatten() {

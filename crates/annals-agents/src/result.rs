@@ -60,7 +60,7 @@ pub struct AgentResult<O = String> {
     /// The output.
     pub output: O,
     pub(crate) messages: Vec<ModelMessage>,
-    pub(crate) progress: AgentProgress,
+    pub(crate) progress: Box<AgentProgress>,
     pub(crate) thread: Thread,
 }
 

@@ -374,7 +374,7 @@ pub(crate) fn conclude<O: DeserializeOwned>(
     let messages = history_of(outcome.state(), core)?;
     match &outcome {
         Outcome::Done(state) => {
-            let progress = state.agent_run.clone();
+            let progress = Box::new(state.agent_run.clone());
             if let Some(failure) = &progress.failure {
                 return Err(failure.error().at(messages));
             }

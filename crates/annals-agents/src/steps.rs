@@ -23,7 +23,7 @@ pub enum AgentStep<O = String> {
     /// A request was stored: the first one, the results of tools, or feedback.
     Request(ModelRequest),
     /// A response was stored.
-    Response(ModelResponse),
+    Response(Box<ModelResponse>),
     /// The run has ended, or waits.
     End(Box<AgentOutcome<O>>),
 }
@@ -74,7 +74,7 @@ impl<'a, O> AgentSteps<'a, O> {
         for message in messages.into_iter().skip(first) {
             match message {
                 ModelMessage::Request(request) => self.queue.push_back(AgentStep::Request(request)),
-                ModelMessage::Response(response) => self.queue.push_back(AgentStep::Response(response)),
+                ModelMessage::Response(response) => self.queue.push_back(AgentStep::Response(Box::new(response))),
                 _ => {}
             }
         }

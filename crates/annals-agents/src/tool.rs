@@ -156,10 +156,13 @@ pub struct ToolContext {
 }
 
 impl ToolContext {
-    /// Returns the dependencies of the run ([`AgentRun::deps`](crate::AgentRun::deps)), `None` if it has none of this
-    /// type.
+    /// Returns the dependencies of the run ([`AgentRun::deps`](crate::AgentRun::deps)), or in a graph of one's own its
+    /// context value; `None` if there is none of this type.
     pub fn deps<T: std::any::Any + Send + Sync>(&self) -> Option<&T> {
-        self.context.value::<RunShared>()?.deps()
+        match self.context.value::<RunShared>() {
+            Some(shared) => shared.deps(),
+            None => self.context.value(),
+        }
     }
 
     /// Returns the name of the tool.

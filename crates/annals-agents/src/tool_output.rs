@@ -2,7 +2,7 @@
 //!
 //! *Absent:* counting retries, which is the loop's.
 
-use annals_base::{CodecError, Value};
+use annals_base::{Clock, CodecError, SystemClock, Value};
 use annals_graph::graph::NodeResult;
 use annals_pydantic_ai::{File, ToolContent, ToolOutcome, ToolReturnPart, UserContent};
 use serde::Serialize;
@@ -146,7 +146,8 @@ tool_deferrals! {
 /// # Errors
 /// The error of the tool, unless it is one for the model.
 pub(crate) fn tool_end(result: NodeResult<ToolOutput>, context: &ToolContext) -> NodeResult<ToolEnd> {
-    let now = context.value::<RunShared>().map(RunShared::now).ok_or("the tool runs in an agent")?;
+    // A graph of one's own has no clock for its tools.
+    let now = context.value::<RunShared>().map_or_else(|| SystemClock.now().into(), RunShared::now);
     let part = |content| ToolReturnPart::new(context.tool_name(), content, context.tool_call_id(), now);
     let error = match result {
         Ok(output) => {

@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 
 mod durable;
+mod graphs;
 mod kills;
 mod outputs;
 mod streams;
