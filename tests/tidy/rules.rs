@@ -185,6 +185,9 @@ pub(crate) fn split_name(name: &str) -> Vec<String> {
 /// Names with `get_` that the field itself has.
 const GETTERS: &[&str] = &["get_state", "get_state_history", "get_graph", "get_subgraphs"];
 
+/// Names of a field that we follow, in which a word of ours has another meaning.
+const UPSTREAM_NAMES: &[&str] = &["conversation_id"];
+
 /// Public names are those of the glossary.
 pub(crate) fn names(source: &Source, synonyms: &[String]) -> Vec<Violation> {
     if !is_library(&source.path) {
@@ -204,7 +207,7 @@ pub(crate) fn names(source: &Source, synonyms: &[String]) -> Vec<Violation> {
         }
         let (at, rest) = source.after(at + kind.len());
         let name = first_word(rest);
-        if let Some(why) = bad_name(kind, name, synonyms) {
+        if let Some(why) = bad_name(kind, name, synonyms).filter(|_| !UPSTREAM_NAMES.contains(&name)) {
             violations.push(Violation::at(source, at, format!("public name `{name}`: {why}")));
         }
     }

@@ -9,8 +9,8 @@
 use std::path::{Component, Path, PathBuf};
 
 use annals_agents::{
-    Agent, AgentEvent, AgentOutcome, AgentRun, DeferredResults, FunctionModel, Model, ModelCall, ModelError,
-    ModelFuture, ScriptedResponse, Tool, ToolFailed,
+    Agent, AgentEvent, AgentOutcome, AgentRun, AgentTool, DeferredResults, FunctionModel, Model, ModelCall, ModelError,
+    ModelFuture, ScriptedResponse, ToolFailed,
 };
 use annals_graph::annals::store::SearchQuery;
 use annals_graph::prelude::*;
@@ -43,14 +43,14 @@ fn inside(folder: &Path, name: &str) -> NodeResult<PathBuf> {
 
 fn agent(model: impl Model, folder: &Path) -> Agent {
     let [listed, read, written] = [(); 3].map(|()| folder.to_owned());
-    let list = Tool::new("list", move |_: File| {
+    let list = AgentTool::new("list", move |_: File| {
         let names = std::fs::read_dir(&listed)?.map(|file| Ok(file?.file_name().to_string_lossy().into_owned()));
         Ok(names.collect::<std::io::Result<Vec<String>>>()?)
     });
-    let read = Tool::new("read", move |file: File| {
+    let read = AgentTool::new("read", move |file: File| {
         std::fs::read_to_string(inside(&read, &file.name)?).map_err(|error| ToolFailed::new(error.to_string()).into())
     });
-    let write = Tool::new("write", move |file: File| {
+    let write = AgentTool::new("write", move |file: File| {
         std::fs::write(inside(&written, &file.name)?, file.text)?;
         Ok(format!("{} is written", file.name))
     });
@@ -111,7 +111,10 @@ fn talk<'a>(agent: &'a Agent, mut run: AgentRun<'a>, lines: &mut dyn Iterator<It
         });
         let waiting = match shown.outcome()? {
             AgentOutcome::Waiting(waiting) => waiting,
-            done => return Ok(done.result().into_iter().for_each(|result| println!("{}", result.output))),
+            done => {
+                done.result().into_iter().for_each(|result| println!("{}", result.output));
+                return Ok(());
+            }
         };
         let mut results = DeferredResults::new();
         for call in &waiting.requests.approvals {

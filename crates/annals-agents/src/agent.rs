@@ -25,7 +25,7 @@ use crate::react::react;
 use crate::run::{AgentRun, Resumption};
 use crate::shared::{RunInfo, RunShared};
 use crate::state::{AgentProgress, AgentState, NextStep};
-use crate::tool::Tool;
+use crate::tool::AgentTool;
 
 /// The node that asks the model.
 const ASK: &str = "model";
@@ -39,7 +39,7 @@ pub(crate) struct AgentCore {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) system_prompts: SystemPrompts,
     instructions: Vec<PromptSource>,
-    pub(crate) tools: Vec<Arc<Tool>>,
+    pub(crate) tools: Vec<Arc<AgentTool>>,
     pub(crate) output: OutputSpec,
     pub(crate) processors: Vec<HistoryProcessor>,
     pub(crate) limits: UsageLimits,
@@ -86,7 +86,7 @@ impl AgentCore {
         instructions(&self.instructions, info.shared.instructions.as_deref(), self.output.instructions(), info)
     }
 
-    pub(crate) fn tool(&self, name: &str) -> Option<&Arc<Tool>> {
+    pub(crate) fn tool(&self, name: &str) -> Option<&Arc<AgentTool>> {
         self.tools.iter().find(|tool| tool.name() == name)
     }
 
@@ -239,7 +239,7 @@ impl<O> Agent<O> {
 
     /// Adds a tool.
     #[must_use]
-    pub fn tool(self, tool: Tool) -> Self {
+    pub fn tool(self, tool: AgentTool) -> Self {
         self.set(|core| core.tools.push(Arc::new(tool)))
     }
 

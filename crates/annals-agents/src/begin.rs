@@ -13,13 +13,15 @@ use crate::error::{AgentError, AgentErrorKind};
 use crate::shared::{RunInfo, RunShared};
 use crate::state::{AgentProgress, NextStep};
 
+/// The id that stands for a new conversation.
+const NEW: &str = "new";
+
 /// The arguments with which a run begins.
 #[derive(Clone, Default)]
-pub(crate) struct RunArgs {
+pub(crate) struct BeginArgs {
     pub(crate) prompt: Option<UserContent>,
     pub(crate) run_id: Option<String>,
     pub(crate) conversation_id: Option<String>,
-    pub(crate) new_conversation: bool,
     /// True if open calls of the last response are closed.
     pub(crate) abandons: bool,
 }
@@ -32,7 +34,7 @@ pub(crate) struct BegunRun {
 }
 
 /// Returns the ids of a run.
-fn ids(args: &RunArgs, history: &[ModelMessage]) -> Result<(String, String), AgentError> {
+fn ids(args: &BeginArgs, history: &[ModelMessage]) -> Result<(String, String), AgentError> {
     let mut ids = IdSource::new();
     let run_id = args.run_id.clone().unwrap_or_else(|| ids.uuid_v4().to_string());
     if run_id.is_empty() {
@@ -41,9 +43,8 @@ fn ids(args: &RunArgs, history: &[ModelMessage]) -> Result<(String, String), Age
     if history.iter().any(|message| message.run_id() == Some(&run_id)) {
         return Err(AgentError::input(format!("the history has messages of a run {run_id:?}: a run id is used once")));
     }
-    let known = history.iter().rev().find_map(conversation_of);
-    let given = args.conversation_id.clone().filter(|_| !args.new_conversation);
-    let conversation = given.or_else(|| known.filter(|_| !args.new_conversation).map(str::to_owned));
+    let known = || history.iter().rev().find_map(conversation_of).map(str::to_owned);
+    let conversation = args.conversation_id.clone().or_else(known).filter(|id| id != NEW);
     Ok((run_id, conversation.unwrap_or_else(|| ids.uuid_v4().to_string())))
 }
 
@@ -56,7 +57,7 @@ fn conversation_of(message: &ModelMessage) -> Option<&str> {
 }
 
 /// Returns a history that is valid for a run.
-fn clean(history: Vec<ModelMessage>, args: &RunArgs) -> Vec<ModelMessage> {
+fn clean(history: Vec<ModelMessage>, args: &BeginArgs) -> Vec<ModelMessage> {
     let broken_off = match history.last() {
         _ if args.abandons => true,
         Some(ModelMessage::Request(request)) => request.state == RequestState::Interrupted,
@@ -87,7 +88,7 @@ pub(crate) fn begin(
     core: &AgentCore,
     shared: &RunShared,
     history: Vec<ModelMessage>,
-    args: &RunArgs,
+    args: &BeginArgs,
 ) -> Result<BegunRun, AgentError> {
     if let Some(problem) = core.problem() {
         return Err(AgentError::input(problem));
@@ -152,7 +153,7 @@ pub(crate) fn begin(
 }
 
 /// Refuses a prompt after a response that waits for something.
-fn refuse(history: &[ModelMessage], args: &RunArgs) -> Result<(), AgentError> {
+fn refuse(history: &[ModelMessage], args: &BeginArgs) -> Result<(), AgentError> {
     let Some(ModelMessage::Response(last)) = history.last() else { return Ok(()) };
     if args.prompt.is_none() {
         return match last.state {

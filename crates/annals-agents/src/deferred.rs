@@ -46,7 +46,7 @@ impl DeferredRequests {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Decision {
+pub enum CallDecision {
     /// The call runs, with other arguments if some are given.
     Approve(Option<Map>),
     /// The call does not run; the model is told the message.
@@ -78,7 +78,7 @@ pub(crate) const REFUSED: &str = "The tool call was denied.";
 /// # let _ = results;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct DeferredResults(pub(crate) BTreeMap<String, Decision>);
+pub struct DeferredResults(pub(crate) BTreeMap<String, CallDecision>);
 
 impl DeferredResults {
     /// Returns no results.
@@ -88,7 +88,7 @@ impl DeferredResults {
 
     /// Adds a decision.
     #[must_use]
-    pub fn decide(mut self, tool_call_id: impl Into<String>, decision: Decision) -> Self {
+    pub fn decide(mut self, tool_call_id: impl Into<String>, decision: CallDecision) -> Self {
         self.0.insert(tool_call_id.into(), decision);
         self
     }
@@ -96,7 +96,7 @@ impl DeferredResults {
     /// Approves a call.
     #[must_use]
     pub fn approve(self, tool_call_id: impl Into<String>) -> Self {
-        self.decide(tool_call_id, Decision::Approve(None))
+        self.decide(tool_call_id, CallDecision::Approve(None))
     }
 
     /// Approves a call with other arguments. Arguments that are not an object do not fit a tool, and the model is told
@@ -107,18 +107,18 @@ impl DeferredResults {
             Value::Map(map) => map,
             other => Map::from_iter([("INVALID_JSON".to_owned(), other)]),
         };
-        self.decide(tool_call_id, Decision::Approve(Some(args)))
+        self.decide(tool_call_id, CallDecision::Approve(Some(args)))
     }
 
     /// Refuses a call, with a message for the model; an empty one stands for a sentence that says so.
     #[must_use]
     pub fn refuse(self, tool_call_id: impl Into<String>, message: impl Into<String>) -> Self {
-        self.decide(tool_call_id, Decision::Refuse(message.into()))
+        self.decide(tool_call_id, CallDecision::Refuse(message.into()))
     }
 
     /// Adds the result of a call that somebody else ran.
     #[must_use]
     pub fn result(self, tool_call_id: impl Into<String>, result: impl Into<Value>) -> Self {
-        self.decide(tool_call_id, Decision::Result(result.into()))
+        self.decide(tool_call_id, CallDecision::Result(result.into()))
     }
 }

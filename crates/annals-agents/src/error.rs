@@ -37,9 +37,9 @@ pub enum AgentErrorKind {
 ///
 /// Its messages are those of the history at that point: a later run can go on with them.
 #[derive(Clone)]
-pub struct AgentError(Arc<Repr>);
+pub struct AgentError(Arc<AgentErrorRepr>);
 
-struct Repr {
+struct AgentErrorRepr {
     kind: AgentErrorKind,
     message: String,
     messages: Vec<ModelMessage>,
@@ -50,7 +50,7 @@ struct Repr {
 impl AgentError {
     pub(crate) fn new(kind: AgentErrorKind, message: impl Into<String>) -> Self {
         let (messages, requests, source) = (Vec::new(), None, None);
-        Self(Arc::new(Repr { kind, message: message.into(), messages, requests, source }))
+        Self(Arc::new(AgentErrorRepr { kind, message: message.into(), messages, requests, source }))
     }
 
     pub(crate) fn input(message: impl Into<String>) -> Self {
@@ -63,14 +63,14 @@ impl AgentError {
         source: Arc<dyn std::error::Error + Send + Sync>,
     ) -> Self {
         let (messages, requests) = (Vec::new(), None);
-        Self(Arc::new(Repr { kind, message: message.into(), messages, requests, source: Some(source) }))
+        Self(Arc::new(AgentErrorRepr { kind, message: message.into(), messages, requests, source: Some(source) }))
     }
 
     /// Returns the error with the history at that point.
     pub(crate) fn at(&self, messages: Vec<ModelMessage>) -> Self {
-        let Repr { kind, message, requests, source, .. } = &*self.0;
+        let AgentErrorRepr { kind, message, requests, source, .. } = &*self.0;
         let (message, requests, source) = (message.clone(), requests.clone(), source.clone());
-        Self(Arc::new(Repr { kind: *kind, message, messages, requests, source }))
+        Self(Arc::new(AgentErrorRepr { kind: *kind, message, messages, requests, source }))
     }
 
     pub(crate) fn waiting(requests: DeferredRequests, messages: Vec<ModelMessage>) -> Self {
@@ -80,7 +80,7 @@ impl AgentError {
             requests.calls.len()
         );
         let requests = Some(requests);
-        Self(Arc::new(Repr { kind: AgentErrorKind::Waiting, message, messages, requests, source: None }))
+        Self(Arc::new(AgentErrorRepr { kind: AgentErrorKind::Waiting, message, messages, requests, source: None }))
     }
 
     /// Returns the kind.

@@ -5,8 +5,8 @@
 use annals_base::{Map, Value};
 use annals_pydantic_ai::{RequestPart, ResponsePart, StreamEvent, ToolCallPart, ToolReturnPart};
 
-/// An event of a run (`AgentStreamEvent`). A run that goes on after a wait shows the events of the calls of that response
-/// again, those of the calls that have ended too.
+/// An event of a run (`AgentStreamEvent`). A run that goes on after a wait shows the events of the calls of that
+/// response again, those of the calls that have ended too.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum AgentEvent {

@@ -1,6 +1,6 @@
 //! Durable agents: the loop of a model and its tools, with PydanticAI's message history, over the executor of `annals`.
 //!
-//! An [`Agent`] asks a [`Model`], runs the [`Tool`]s that the model calls, and asks again until the model gives an
+//! An [`Agent`] asks a [`Model`], runs the [`AgentTool`]s that the model calls, and asks again until the model gives an
 //! output. Every run is a thread of a [`Store`](annals_graph::annals::store::Store): each response and each result of a
 //! tool is committed when it is there, and does not come a second time after a crash. A run that was killed, has failed
 //! or waits for a person goes on in any process that opens the file. Without a store a run is a thread of memory.
@@ -14,7 +14,7 @@
 //! | [`AgentResult`] | the output, the messages in both formats, the usage |
 //! | [`AgentOutcome`], [`DeferredRequests`], [`DeferredResults`] | a run that waits for approvals or results, and these |
 //! | [`StreamedRun`], [`AsyncStreamedRun`] | a run that is read while its response streams in |
-//! | [`Tool`], [`ToolContext`] | a typed function that the model can call, and its view of the run |
+//! | [`AgentTool`], [`ToolContext`] | a typed function that the model can call, and its view of the run |
 //! | [`ToolNode`], [`tools_condition`] | the tools as a node of a graph of one's own |
 //! | [`Model`], [`ModelCall`], [`ModelError`] | the port for models |
 //! | [`TestModel`], [`FunctionModel`] | models without a provider |
@@ -23,9 +23,10 @@
 //! # Limitations
 //!
 //! - *No client of a provider*, no network access and no prices: a program implements [`Model`] with the client of its
-//!   choice. [`ModelCall::openai_body`] and [`ModelCall::openai_response`] write and read OpenAI's chat completions, and
-//!   the example `chat` asks any server that has them.
-//! - *No middleware*, no toolsets, no commands of a graph as results of tools, no MCP, and no tools of a provider but those that its responses name.
+//!   choice. [`ModelCall::openai_body`] and [`ModelCall::openai_response`] write and read OpenAI's chat completions,
+//!   and the example `chat` asks any server that has them.
+//! - *No middleware*, no toolsets, no MCP, no commands of a graph as results of tools, and no tools of a provider but
+//!   those that its responses name.
 //! - *One end of a run with an output tool*: the other calls of that response run as well (`graceful` of PydanticAI).
 //! - A tool that was running at a crash runs again; [`Context::step_key`](annals_graph::task::Context::step_key) is the
 //!   same each time.
@@ -251,7 +252,7 @@
 //! The run ends as waiting, and goes on when the decision is there: days later, or in another process.
 //!
 //! ```
-//! use annals_agents::{Agent, DeferredResults, ScriptedResponse, TestModel, Tool};
+//! use annals_agents::{Agent, DeferredResults, ScriptedResponse, TestModel, AgentTool};
 //! use annals_graph::prelude::*;
 //! use serde_json::json;
 //!
@@ -262,7 +263,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let model = TestModel::script([ScriptedResponse::call("delete", json!({"path": "notes.md"})), "Done.".into()]);
-//! let delete = Tool::new("delete", |file: File| Ok(format!("{} is deleted", file.path))).requires_approval();
+//! let delete = AgentTool::new("delete", |file: File| Ok(format!("{} is deleted", file.path))).requires_approval();
 //! let agent = Agent::new(model).tool(delete);
 //!
 //! let thread = Store::memory().thread("cleaning")?;
@@ -282,14 +283,14 @@
 //! ## A tool that somebody else runs
 //!
 //! ```
-//! use annals_agents::{Agent, DeferredResults, ScriptedResponse, TestModel, Tool};
+//! use annals_agents::{Agent, DeferredResults, ScriptedResponse, TestModel, AgentTool};
 //! use annals_base::Map;
 //! use serde_json::json;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let schema = Map::from_iter([("type".to_owned(), "object".into())]);
 //! let model = TestModel::script([ScriptedResponse::call("screen", json!({})), "A cat.".into()]);
-//! let agent = Agent::new(model).tool(Tool::external("screen", schema).description("Returns a text of the screen."));
+//! let agent = Agent::new(model).tool(AgentTool::external("screen", schema).description("Returns a text of the screen."));
 //!
 //! let waiting = agent.run("What do I see?").outcome()?.waiting().expect("it waits");
 //! let call = &waiting.requests.calls[0];
@@ -318,7 +319,7 @@
 //! A run that reaches a limit is an error. Its messages are stored, and a run with a higher limit goes on with them.
 //!
 //! ```
-//! use annals_agents::{Agent, AgentErrorKind, ScriptedResponse, TestModel, Tool};
+//! use annals_agents::{Agent, AgentErrorKind, ScriptedResponse, TestModel, AgentTool};
 //! use annals_graph::prelude::*;
 //! use annals_pydantic_ai::UsageLimits;
 //! use serde_json::json;
@@ -330,7 +331,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let model = TestModel::script([ScriptedResponse::call("read", json!({"number": 1})), "The end.".into()]);
-//! let agent = Agent::new(model).tool(Tool::new("read", |page: Page| Ok(format!("page {}", page.number))));
+//! let agent = Agent::new(model).tool(AgentTool::new("read", |page: Page| Ok(format!("page {}", page.number))));
 //! let thread = Store::memory().thread("book")?;
 //!
 //! let mut limits = UsageLimits::default();
@@ -347,7 +348,7 @@
 //! With the feature `tokio`, models and tools run in the runtime that polls the run.
 //!
 //! ```
-//! use annals_agents::{Agent, ScriptedResponse, TestModel, Tool};
+//! use annals_agents::{Agent, ScriptedResponse, TestModel, AgentTool};
 //! use serde_json::json;
 //!
 //! #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -361,7 +362,7 @@
 //!
 //! # fn main() -> Result<(), annals_agents::AgentError> {
 //! let model = TestModel::script([ScriptedResponse::call("fetch", json!({"url": "a.example"})), "A text.".into()]);
-//! let agent = Agent::new(model).tool(Tool::new("fetch", fetch).timeout(std::time::Duration::from_secs(60)));
+//! let agent = Agent::new(model).tool(AgentTool::new("fetch", fetch).timeout(std::time::Duration::from_secs(60)));
 //! let run = async { agent.run("What is on the page?").ainvoke().await };
 //! # let result = annals_graph::block_on(run)?;
 //! # assert_eq!(result.output, "A text.");
@@ -385,6 +386,7 @@ mod error;
 mod event;
 mod function_model;
 mod gate;
+mod limits;
 mod model;
 mod openai;
 mod output;
@@ -407,7 +409,7 @@ mod tool_output;
 
 pub use agent::Agent;
 pub use chunk::{ResponseChunk, ResponseStream};
-pub use deferred::{Decision, DeferredCall, DeferredRequests, DeferredResults};
+pub use deferred::{CallDecision, DeferredCall, DeferredRequests, DeferredResults};
 pub use error::{AgentError, AgentErrorKind};
 pub use event::AgentEvent;
 pub use function_model::FunctionModel;
@@ -421,11 +423,11 @@ pub use shared::RunInfo;
 pub use steps::{AgentStep, AgentSteps};
 pub use streamed::{AsyncStreamedRun, StreamedOutputs, StreamedResponses, StreamedRun, StreamedTexts};
 pub use test_model::{ScriptedResponse, TestModel};
-pub use tool::{IntoTool, Tool, ToolContext};
+pub use tool::{AgentTool, IntoTool, ToolContext};
 pub use tool_node::{ToolNode, tools_condition};
 pub use tool_output::{ApprovalRequired, CallDeferred, IntoToolOutput, ModelRetry, ToolFailed, ToolOutput};
 
 /// The example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-struct Readme;
+struct ReadmeExample;

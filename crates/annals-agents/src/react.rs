@@ -17,14 +17,14 @@ use annals_pydantic_ai::{
 
 use crate::agent::AgentCore;
 use crate::begin::completed;
-use crate::deferred::{Decision, DeferredCall, DeferredRequests, DeferredResults, REFUSED};
+use crate::deferred::{CallDecision, DeferredCall, DeferredRequests, DeferredResults, REFUSED};
 use crate::error::{AgentError, AgentErrorKind};
 use crate::event::AgentEvent;
 use crate::output::{BadOutput, OUTPUT_RESULT};
 use crate::settle::{settle, take_output_retry};
 use crate::shared::RunShared;
 use crate::state::{AgentProgress, AgentState, AgentStateUpdate, FailureKind, NextStep, history, stored};
-use crate::tool::{Tool, ToolEnd, ToolInput};
+use crate::tool::{AgentTool, ToolEnd, ToolInput};
 
 /// Handles the last response.
 pub(crate) async fn react(
@@ -44,7 +44,7 @@ pub(crate) async fn react(
         return Ok(AgentState::update().messages(stored(request.as_slice())?).agent_run(progress));
     }
     let calls: Vec<ToolCallPart> = response.tool_calls().cloned().collect();
-    let mut batch = Batch::new(&core, shared, &context, &mut progress, &messages, calls);
+    let mut batch = CallBatch::new(&core, shared, &context, &mut progress, &messages, calls);
     batch.announce();
     batch.take_outputs();
     let ran = batch.run().await;
@@ -102,7 +102,7 @@ fn text_output(
 }
 
 /// The calls of a response.
-pub(crate) struct Batch<'a> {
+pub(crate) struct CallBatch<'a> {
     core: &'a AgentCore,
     shared: &'a RunShared,
     context: &'a Context,
@@ -118,12 +118,12 @@ pub(crate) struct Batch<'a> {
 }
 
 /// A call that waits, by its index.
-enum Waits {
+enum CallWait {
     Approval(Value),
     Result(Value),
 }
 
-impl<'a> Batch<'a> {
+impl<'a> CallBatch<'a> {
     pub(crate) fn new(
         core: &'a AgentCore,
         shared: &'a RunShared,
@@ -140,7 +140,7 @@ impl<'a> Batch<'a> {
         self.core.output.tool().is_some_and(|tool| tool.name == call.tool_name)
     }
 
-    fn function(&self, call: &ToolCallPart) -> Option<Arc<Tool>> {
+    fn function(&self, call: &ToolCallPart) -> Option<Arc<AgentTool>> {
         self.core.tool(&call.tool_name).cloned()
     }
 
@@ -259,9 +259,9 @@ impl<'a> Batch<'a> {
             if let Err(errors) = tool.check(&args) {
                 self.fail(at, ToolRetryCause::ValidationError, told(&errors))?;
             } else if tool.is_external() {
-                waits.insert(at, Waits::Result(Value::Null));
+                waits.insert(at, CallWait::Result(Value::Null));
             } else if tool.needs_approval {
-                waits.insert(at, Waits::Approval(Value::Null));
+                waits.insert(at, CallWait::Approval(Value::Null));
             } else {
                 due.push((at, tool, args, false));
             }
@@ -290,8 +290,8 @@ impl<'a> Batch<'a> {
     /// Calls functions, at the same time unless one of them is sequential.
     async fn call(
         &mut self,
-        due: Vec<(usize, Arc<Tool>, Value, bool)>,
-        waits: &mut BTreeMap<usize, Waits>,
+        due: Vec<(usize, Arc<AgentTool>, Value, bool)>,
+        waits: &mut BTreeMap<usize, CallWait>,
     ) -> Result<(), BoxError> {
         let one_by_one = due.iter().any(|(_, tool, ..)| tool.is_sequential);
         let mut started = Vec::new();
@@ -317,12 +317,12 @@ impl<'a> Batch<'a> {
         first_error.map_or(Ok(()), Err)
     }
 
-    /// Waits for the end of a call.
+    /// CallWait for the end of a call.
     async fn ended(
         &mut self,
         at: usize,
         call: Started<ToolEnd>,
-        waits: &mut BTreeMap<usize, Waits>,
+        waits: &mut BTreeMap<usize, CallWait>,
     ) -> Result<(), BoxError> {
         waits.remove(&at);
         match call.await {
@@ -335,8 +335,8 @@ impl<'a> Batch<'a> {
             Ok(ToolEnd::Retry(message)) => {
                 self.fail(at, ToolRetryCause::ModelRetry, ToolContent::text(message))?;
             }
-            Ok(ToolEnd::NeedsApproval(metadata)) => _ = waits.insert(at, Waits::Approval(metadata)),
-            Ok(ToolEnd::Deferred(metadata)) => _ = waits.insert(at, Waits::Result(metadata)),
+            Ok(ToolEnd::NeedsApproval(metadata)) => _ = waits.insert(at, CallWait::Approval(metadata)),
+            Ok(ToolEnd::Deferred(metadata)) => _ = waits.insert(at, CallWait::Result(metadata)),
             Err(error) => match error.downcast_ref::<RunError>() {
                 Some(RunError::NodeTimeout { .. }) => {
                     let message = "The call took too long and was stopped.";
@@ -360,14 +360,14 @@ impl<'a> Batch<'a> {
     /// Interrupts the run until there are decisions, and returns the calls that run by them.
     fn ask_outside(
         &mut self,
-        waits: &mut BTreeMap<usize, Waits>,
-    ) -> Result<Vec<(usize, Arc<Tool>, Value, bool)>, BoxError> {
+        waits: &mut BTreeMap<usize, CallWait>,
+    ) -> Result<Vec<(usize, Arc<AgentTool>, Value, bool)>, BoxError> {
         let mut requests = DeferredRequests::default();
         for (at, wait) in waits.iter() {
             let call = &self.calls[*at];
             let (list, metadata) = match wait {
-                Waits::Approval(metadata) => (&mut requests.approvals, metadata),
-                Waits::Result(metadata) => (&mut requests.calls, metadata),
+                CallWait::Approval(metadata) => (&mut requests.approvals, metadata),
+                CallWait::Result(metadata) => (&mut requests.calls, metadata),
             };
             list.push(DeferredCall {
                 tool_name: call.tool_name.clone(),
@@ -382,9 +382,9 @@ impl<'a> Batch<'a> {
         let mut due = Vec::new();
         for at in waits.keys().copied().collect::<Vec<_>>() {
             let Some(decision) = decisions.get(&self.calls[at].tool_call_id) else { continue };
-            let is_approval = matches!(waits.get(&at), Some(Waits::Approval(_)));
+            let is_approval = matches!(waits.get(&at), Some(CallWait::Approval(_)));
             match decision {
-                Decision::Approve(given) if is_approval => {
+                CallDecision::Approve(given) if is_approval => {
                     let args = given.clone().unwrap_or_else(|| self.calls[at].args_or_invalid());
                     let (Some(tool), args) = (self.function(&self.calls[at]), Value::Map(args)) else { continue };
                     match tool.check(&args) {
@@ -397,20 +397,22 @@ impl<'a> Batch<'a> {
                     continue;
                 }
                 // A call that waits for a result cannot be approved.
-                Decision::Approve(_) => continue,
-                Decision::Refuse(message) => {
+                CallDecision::Approve(_) => continue,
+                CallDecision::Refuse(message) => {
                     let text = if message.is_empty() { REFUSED } else { message };
                     let mut part = self.part(at, ToolContent::text(text));
                     part.outcome = ToolOutcome::Denied;
                     self.end(at, part, None);
                 }
-                Decision::Result(value) => {
+                CallDecision::Result(value) => {
                     self.progress.usage.tool_calls += 1;
                     let part = self.part(at, ToolContent::data(value.clone()));
                     self.end(at, part, None);
                 }
-                Decision::Retry(message) => self.fail(at, ToolRetryCause::ModelRetry, ToolContent::text(message))?,
-                Decision::Fail(message) => {
+                CallDecision::Retry(message) => {
+                    self.fail(at, ToolRetryCause::ModelRetry, ToolContent::text(message))?
+                }
+                CallDecision::Fail(message) => {
                     let mut part = self.part(at, ToolContent::text(message));
                     part.outcome = ToolOutcome::Failed;
                     self.end(at, part, None);

@@ -16,7 +16,7 @@ use annals_pydantic_ai::{DefaultSource, ModelMessage, UsageLimits, UserContent, 
 use serde::de::DeserializeOwned;
 
 use crate::agent::{Agent, AgentCore};
-use crate::begin::{BegunRun, RunArgs, begin};
+use crate::begin::{BeginArgs, BegunRun, begin};
 use crate::deferred::{DeferredRequests, DeferredResults};
 use crate::error::{AgentError, AgentErrorKind};
 use crate::event::AgentEvent;
@@ -29,11 +29,12 @@ use crate::steps::AgentSteps;
 use crate::streamed::{AsyncStreamedRun, StreamedRun};
 
 /// A run that is being set up. [`invoke`](Self::invoke) runs it on the calling thread, [`ainvoke`](Self::ainvoke) is a
-/// future, [`stream`](Self::stream) and [`astream`](Self::astream) show it as it happens and [`iter`](Self::iter) step by step.
+/// future, [`stream`](Self::stream) and [`astream`](Self::astream) show it as it happens, [`iter`](Self::iter) step by
+/// step.
 #[must_use = "a run begins when it is invoked"]
 pub struct AgentRun<'a, O = String> {
     agent: &'a Agent<O>,
-    args: RunArgs,
+    args: BeginArgs,
     /// `None` for a new run.
     resumes: Option<Resumption>,
     thread: Option<Thread>,
@@ -74,7 +75,7 @@ impl ReadyRun {
 impl<'a, O> AgentRun<'a, O> {
     pub(crate) fn new(agent: &'a Agent<O>, prompt: Option<UserContent>) -> Self {
         let shared = RunShared::new(Arc::clone(&agent.core().clock));
-        let args = RunArgs { prompt, ..RunArgs::default() };
+        let args = BeginArgs { prompt, ..BeginArgs::default() };
         Self { agent, args, resumes: None, thread: None, history: Vec::new(), shared, persist_every: None }
     }
 
@@ -114,7 +115,7 @@ impl<'a, O> AgentRun<'a, O> {
         let mut ids = IdSource::new();
         let defaults = &mut DefaultSource::new(&*self.shared.clock, &mut ids);
         self.history = from_langchain(history, defaults).map_err(|error| {
-            let message = format!("the messages are no history: {error}");
+            let message = format!("the messages cannot be read as a history: {error}");
             AgentError::with_source(AgentErrorKind::Input, message, Arc::new(error))
         })?;
         Ok(self)
@@ -132,15 +133,10 @@ impl<'a, O> AgentRun<'a, O> {
         self
     }
 
-    /// Sets the id of the conversation. Default: the last one of the history, or a random one.
+    /// Sets the id of the conversation; `new` stands for a random one, whatever the history says. Default: the last one
+    /// of the history, or a random one.
     pub fn conversation_id(mut self, id: impl Into<String>) -> Self {
         self.args.conversation_id = Some(id.into());
-        self
-    }
-
-    /// Begins a conversation with an id of its own, whatever the history says.
-    pub fn new_conversation(mut self) -> Self {
-        self.args.new_conversation = true;
         self
     }
 
@@ -359,7 +355,7 @@ pub(crate) fn requests_in(interrupts: &[Interrupt]) -> Option<(&str, DeferredReq
 /// Returns the history in a state.
 pub(crate) fn history_of(state: &AgentState, core: &AgentCore) -> Result<Vec<ModelMessage>, AgentError> {
     history(&state.messages, &*core.clock).map_err(|error| {
-        let message = format!("the messages of the thread are no history: {error}");
+        let message = format!("the messages of the thread cannot be read as a history: {error}");
         AgentError::with_source(AgentErrorKind::Run, message, Arc::new(error))
     })
 }

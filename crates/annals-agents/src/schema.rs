@@ -10,8 +10,7 @@ use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 
-/// The depth at which a sample of a schema that contains itself ends.
-const SAMPLE_DEPTH_MAX: usize = 16;
+use crate::limits::SAMPLE_DEPTH_MAX;
 
 /// Returns the JSON schema of a type, without the dialect and the title.
 pub(crate) fn schema_of<T: JsonSchema>() -> Map {

@@ -19,7 +19,7 @@ use crate::prompts::prepared;
 const SUMMARY: &str = "summary";
 /// The request for a summary.
 const ASKS: &str = "Summarise the conversation up to here for a colleague who takes it over: the wishes, the facts that \
-    were found, the decisions, and open questions. Give the summary alone.";
+    were found, the decisions, and what is left to do. Give the summary alone.";
 
 /// The settings of a summary.
 #[derive(Clone)]

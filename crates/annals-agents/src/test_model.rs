@@ -20,7 +20,7 @@ use crate::schema::sample;
 ///
 /// # Example
 /// ```
-/// use annals_agents::{Agent, TestModel, Tool};
+/// use annals_agents::{Agent, TestModel, AgentTool};
 ///
 /// #[derive(serde::Deserialize, schemars::JsonSchema)]
 /// struct City {
@@ -28,7 +28,7 @@ use crate::schema::sample;
 /// }
 ///
 /// # fn main() -> Result<(), annals_agents::AgentError> {
-/// let weather = Tool::new("weather", |city: City| Ok(format!("rain in {}", city.city)));
+/// let weather = AgentTool::new("weather", |city: City| Ok(format!("rain in {}", city.city)));
 /// let result = Agent::new(TestModel::new()).tool(weather).run("What do I need?").invoke()?;
 /// assert_eq!(result.output, r#"{"weather":"rain in a"}"#);
 ///

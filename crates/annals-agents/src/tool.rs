@@ -217,7 +217,7 @@ enum ToolTask {
 ///
 /// # Example
 /// ```
-/// use annals_agents::{Agent, ModelRetry, ScriptedResponse, TestModel, Tool, ToolContext};
+/// use annals_agents::{Agent, ModelRetry, ScriptedResponse, TestModel, AgentTool, ToolContext};
 /// use serde_json::json;
 ///
 /// #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -229,7 +229,7 @@ enum ToolTask {
 /// struct Stations(Vec<&'static str>);
 ///
 /// # fn main() -> Result<(), annals_agents::AgentError> {
-/// let weather = Tool::new("weather", |weather: Weather, context: &ToolContext| {
+/// let weather = AgentTool::new("weather", |weather: Weather, context: &ToolContext| {
 ///     let Stations(known) = context.deps().ok_or("the stations are given")?;
 ///     if !known.contains(&weather.city.as_str()) {
 ///         return Err(ModelRetry::new(format!("unknown city; known: {}", known.join(", "))).into());
@@ -250,7 +250,7 @@ enum ToolTask {
 /// # Ok(())
 /// # }
 /// ```
-pub struct Tool {
+pub struct AgentTool {
     name: Arc<str>,
     description: String,
     parameters: Value,
@@ -262,7 +262,7 @@ pub struct Tool {
     task: ToolTask,
 }
 
-impl Tool {
+impl AgentTool {
     /// Returns a tool of a function, see [`IntoTool`]. The schema of its arguments, and without
     /// [`description`](Self::description) its description, come from the type of the arguments.
     pub fn new<A, M>(name: impl Into<Arc<str>>, function: impl IntoTool<A, M>) -> Self
@@ -395,8 +395,8 @@ impl Tool {
     }
 }
 
-impl fmt::Debug for Tool {
+impl fmt::Debug for AgentTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tool").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("AgentTool").field("name", &self.name).finish_non_exhaustive()
     }
 }

@@ -15,10 +15,10 @@ use crate::agent::AgentCore;
 use crate::error::AgentError;
 use crate::function_model::FunctionModel;
 use crate::model::ModelError;
-use crate::react::Batch;
+use crate::react::CallBatch;
 use crate::shared::RunShared;
 use crate::state::AgentProgress;
-use crate::tool::Tool;
+use crate::tool::AgentTool;
 
 /// The member of a message that holds the data of PydanticAI.
 const ENVELOPE: &str = "pydantic_ai";
@@ -27,15 +27,15 @@ const ENVELOPE: &str = "pydantic_ai";
 ///
 /// The model is told errors in arguments, unknown tools, [`ModelRetry`](crate::ModelRetry) and
 /// [`ToolFailed`](crate::ToolFailed) as messages with the status `error`; other errors fail the node, unless
-/// [`tell_errors`](Self::tell_errors) is set. Calls that need an approval or a result from outside interrupt the run with
-/// [`DeferredRequests`](crate::DeferredRequests) as the value, and the resume value is
+/// [`tell_errors`](Self::tell_errors) is set. Calls that need an approval or a result from outside interrupt the run
+/// with [`DeferredRequests`](crate::DeferredRequests) as the value, and the resume value is
 /// [`DeferredResults`](crate::DeferredResults).
 ///
 /// # Example
 /// ```
 /// use std::sync::Arc;
 ///
-/// use annals_agents::{Tool, ToolNode, tools_condition};
+/// use annals_agents::{AgentTool, ToolNode, tools_condition};
 /// use annals_graph::prelude::*;
 /// use annals_messages::ToolCall;
 ///
@@ -59,7 +59,7 @@ const ENVELOPE: &str = "pydantic_ai";
 /// }
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let tools = ToolNode::new([Tool::new("weather", |city: City| Ok(format!("rain in {}", city.city)))]);
+/// let tools = ToolNode::new([AgentTool::new("weather", |city: City| Ok(format!("rain in {}", city.city)))]);
 /// let graph = StateGraph::<Chat>::new()
 ///     .node("model", |chat: &Chat| Ok(Chat::update().messages([answer(&chat.messages)])))
 ///     .node("tools", move |chat: Arc<Chat>, context: Context| {
@@ -84,7 +84,7 @@ pub struct ToolNode {
 
 impl ToolNode {
     /// Returns a node of tools.
-    pub fn new(tools: impl IntoIterator<Item = Tool>) -> Self {
+    pub fn new(tools: impl IntoIterator<Item = AgentTool>) -> Self {
         let mut core = AgentCore::new(FunctionModel::new(|_| Err(ModelError::fatal("a tool node has no model"))));
         core.tools = tools.into_iter().map(Arc::new).collect();
         // The graph decides how often the model is asked.
@@ -121,7 +121,7 @@ impl ToolNode {
         let calls: Vec<ToolCallPart> = last.tool_calls().iter().map(call).collect();
         let shared = RunShared::new(Arc::clone(&self.core.clock));
         let mut progress = AgentProgress::default();
-        let mut batch = Batch::new(&self.core, &shared, context, &mut progress, &[], calls);
+        let mut batch = CallBatch::new(&self.core, &shared, context, &mut progress, &[], calls);
         batch.tells_errors = self.tells_errors;
         batch.run().await?;
         let (mut parts, beside) = batch.parts();

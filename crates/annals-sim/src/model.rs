@@ -21,14 +21,14 @@ pub(crate) struct CallEffect {
 }
 
 /// The model.
-struct Model {
+struct StoreModel {
     store: Store,
     backend: Arc<MemoryBackend>,
     /// The rows of the application's table.
     ledger: Mutex<LedgerRows>,
 }
 
-impl Model {
+impl StoreModel {
     fn new() -> Self {
         let backend = Arc::new(MemoryBackend::new());
         let store = Store::with_backend(Arc::clone(&backend) as Arc<dyn Log>, OpenOptions::new());
@@ -124,7 +124,7 @@ pub(crate) fn entities(job: &StoreCall) -> Vec<String> {
 /// # Errors
 /// If the model refuses a call that the file accepted.
 pub(crate) fn facts(jobs: &[(StoreCall, StoreCallOutcome)]) -> Result<Vec<CallEffect>, String> {
-    let model = Model::new();
+    let model = StoreModel::new();
     let fact = |(job, outcome): &(StoreCall, StoreCallOutcome)| {
         if let StoreCall::Upkeep(upkeep) = job {
             return Ok(CallEffect { upkeep: Some(*upkeep), ..CallEffect::default() });
@@ -152,7 +152,7 @@ pub(crate) fn possible(jobs: &[(StoreCall, StoreCallOutcome)]) -> Result<Vec<Sto
     let unknown: Vec<usize> = (0..jobs.len()).filter(is_unknown).take(UNKNOWN_MAX).collect();
     let (mut views, mut refusal) = (Vec::new(), String::new());
     for chosen in 0..1_u32 << unknown.len() {
-        let model = Model::new();
+        let model = StoreModel::new();
         let written =
             |at: usize| unknown.iter().position(|known| *known == at).is_some_and(|bit| chosen >> bit & 1 == 1);
         let outcome = jobs.iter().enumerate().try_for_each(|(at, (job, outcome))| {

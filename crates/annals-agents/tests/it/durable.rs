@@ -1,6 +1,6 @@
 //! Runs on threads: the history they go on with, undo, steps, and runs that did not end.
 
-use annals_agents::{Agent, AgentErrorKind, AgentOutcome, AgentStep, ScriptedResponse, TestModel, Tool};
+use annals_agents::{Agent, AgentErrorKind, AgentOutcome, AgentStep, AgentTool, ScriptedResponse, TestModel};
 use annals_graph::prelude::*;
 use annals_pydantic_ai::{ModelMessage, ToolOutcome, to_langchain};
 use serde_json::json;
@@ -13,7 +13,7 @@ struct City {
 fn agent() -> Agent {
     let call = ScriptedResponse::call("weather", json!({"city": "Bern"}));
     let model = TestModel::script([call, "rain".into(), "still rain".into()]);
-    Agent::new(model).tool(Tool::new("weather", |city: City| Ok(format!("rain in {}", city.city))))
+    Agent::new(model).tool(AgentTool::new("weather", |city: City| Ok(format!("rain in {}", city.city))))
 }
 
 #[derive(State, Clone, Default)]
@@ -88,7 +88,7 @@ fn a_run_that_has_not_ended_is_resumed_or_abandoned() {
         TestModel::script([call, "it was cancelled".into()])
     };
     let weather = |approval: bool| {
-        let tool = Tool::new("weather", |city: City| Ok(city.city));
+        let tool = AgentTool::new("weather", |city: City| Ok(city.city));
         if approval { tool.requires_approval() } else { tool }
     };
     let agent = Agent::new(model()).tool(weather(true));

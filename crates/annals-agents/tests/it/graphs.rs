@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use annals_agents::{DeferredRequests, DeferredResults, Tool, ToolContext, ToolFailed, ToolNode, tools_condition};
+use annals_agents::{AgentTool, DeferredRequests, DeferredResults, ToolContext, ToolFailed, ToolNode, tools_condition};
 use annals_graph::prelude::*;
 use annals_messages::{ToolCall, ToolStatus};
 use serde_json::json;
@@ -45,10 +45,10 @@ fn lines(chat: &Chat) -> Vec<String> {
 #[test]
 fn errors_are_messages_and_results_keep_their_order() {
     let node = ToolNode::new([
-        Tool::new("weather", |city: City, context: &ToolContext| {
+        AgentTool::new("weather", |city: City, context: &ToolContext| {
             Ok(format!("{} in {}", context.deps::<&str>().unwrap(), city.city))
         }),
-        Tool::new("fail", |_: City| -> NodeResult<()> { Err(ToolFailed::new("no network").into()) }),
+        AgentTool::new("fail", |_: City| -> NodeResult<()> { Err(ToolFailed::new("no network").into()) }),
     ]);
     let bern = json!({"city": "Bern"});
     let message =
@@ -63,7 +63,7 @@ fn errors_are_messages_and_results_keep_their_order() {
 
 #[test]
 fn other_errors_fail_the_node_unless_they_are_told() {
-    let bad = || ToolNode::new([Tool::new("bad", |_: City| -> NodeResult<()> { Err("the disk is full".into()) })]);
+    let bad = || ToolNode::new([AgentTool::new("bad", |_: City| -> NodeResult<()> { Err("the disk is full".into()) })]);
     let message = || Chat::update().messages([calls(&[("bad", json!({"city": "a"}))])]);
     let error = graph(bad()).invoke((), message()).unwrap_err();
     assert!(error.to_string().contains("the disk is full"), "{error}");
@@ -75,7 +75,7 @@ fn other_errors_fail_the_node_unless_they_are_told() {
 
 #[test]
 fn a_call_that_needs_an_approval_interrupts_the_graph() {
-    let node = ToolNode::new([Tool::new("pay", |city: City| Ok(city.city)).requires_approval()]);
+    let node = ToolNode::new([AgentTool::new("pay", |city: City| Ok(city.city)).requires_approval()]);
     let (graph, thread) = (graph(node), Store::memory().thread("t").unwrap());
     let message = calls(&[("pay", json!({"city": "a"})), ("pay", json!({"city": "b"}))]);
     let waiting = graph.invoke(&thread, Chat::update().messages([message])).unwrap();

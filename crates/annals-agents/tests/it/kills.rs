@@ -6,7 +6,7 @@ use std::process::{Command as Process, Stdio};
 use std::time::Duration;
 
 use annals_agents::{
-    Agent, DeferredResults, FunctionModel, ModelError, ScriptedResponse, TestModel, Tool, ToolContext,
+    Agent, AgentTool, DeferredResults, FunctionModel, ModelError, ScriptedResponse, TestModel, ToolContext,
 };
 use annals_agents::{AgentOutcome, Model};
 use annals_graph::prelude::*;
@@ -50,7 +50,7 @@ struct Step {
 fn agent(log: &Log) -> Agent {
     let tool = |name: &'static str, log: &Log| {
         let log = log.clone();
-        Tool::new(name, move |step: Step, _: &ToolContext| {
+        AgentTool::new(name, move |step: Step, _: &ToolContext| {
             log.note(&format!("begin {} {name}", step.n));
             log.note(&format!("end {} {name}", step.n));
             Ok(format!("{name} {}", step.n))

@@ -1,8 +1,8 @@
 //! Outputs: text and types, their feedback and their limits.
 
 use annals_agents::{
-    Agent, AgentErrorKind, FunctionModel, HistoryProcessor, ModelError, ModelRetry, OutputMode, OutputRequest,
-    ScriptedResponse, SystemPromptMode, TestModel, Tool,
+    Agent, AgentErrorKind, AgentTool, FunctionModel, HistoryProcessor, ModelError, ModelRetry, OutputMode,
+    OutputRequest, ScriptedResponse, SystemPromptMode, TestModel,
 };
 use annals_graph::graph::RetryPolicy;
 use annals_pydantic_ai::{
@@ -202,7 +202,7 @@ fn old_results_of_tools_are_dropped_for_the_model() {
     let calls = |n: u8| ScriptedResponse::call("read", json!({"city": format!("{n}"), "nights": n}));
     let model = TestModel::script([calls(1), calls(2), "done".into()]);
     let agent = Agent::new(model)
-        .tool(Tool::new("read", |trip: Trip| Ok(format!("{} nights", trip.nights))))
+        .tool(AgentTool::new("read", |trip: Trip| Ok(format!("{} nights", trip.nights))))
         .history_processor(HistoryProcessor::drop_tool_results(1));
     let result = agent.run("x").invoke().unwrap();
     let json = result.all_messages_json();

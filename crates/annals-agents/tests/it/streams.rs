@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use annals_agents::{
-    Agent, AgentErrorKind, AgentEvent, FunctionModel, ModelError, OutputMode, ResponseChunk, ResponseStream,
-    ScriptedResponse, TestModel, Tool,
+    Agent, AgentErrorKind, AgentEvent, AgentTool, FunctionModel, ModelError, OutputMode, ResponseChunk, ResponseStream,
+    ScriptedResponse, TestModel,
 };
 use annals_graph::prelude::*;
 use annals_pydantic_ai::{ModelMessage, ResponseState, StreamedToolCall, ToolArgs};
@@ -96,7 +96,7 @@ fn text_of_a_response_that_breaks_off_is_a_partial_message_of_the_thread() {
 #[test]
 fn a_run_that_is_awaited_shows_its_events() {
     let model = TestModel::script([ScriptedResponse::call("look", json!({"city": "Bern"})), "rain".into()]);
-    let agent = Agent::new(model).tool(Tool::new("look", |trip: Trip| Ok(trip.city)));
+    let agent = Agent::new(model).tool(AgentTool::new("look", |trip: Trip| Ok(trip.city)));
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&seen);
     let run = agent.run("x").on_event(move |event: &AgentEvent| {
@@ -113,7 +113,7 @@ fn a_run_that_is_awaited_shows_its_events() {
 #[test]
 fn a_stream_that_waits_for_an_approval_says_so() {
     let model = TestModel::script([ScriptedResponse::call("look", json!({"city": "Bern"})), "rain".into()]);
-    let agent = Agent::new(model).tool(Tool::new("look", |trip: Trip| Ok(trip.city)).requires_approval());
+    let agent = Agent::new(model).tool(AgentTool::new("look", |trip: Trip| Ok(trip.city)).requires_approval());
     let error = agent.run("x").stream().unwrap_err();
     assert_eq!((error.kind(), error.requests().unwrap().approvals.len()), (AgentErrorKind::Waiting, 1));
 }

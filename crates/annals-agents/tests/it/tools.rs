@@ -5,8 +5,8 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use annals_agents::{
-    Agent, AgentErrorKind, ApprovalRequired, CallDeferred, DeferredResults, ModelRetry, ScriptedResponse, TestModel,
-    Tool, ToolContext, ToolFailed, ToolOutput,
+    Agent, AgentErrorKind, AgentTool, ApprovalRequired, CallDeferred, DeferredResults, ModelRetry, ScriptedResponse,
+    TestModel, ToolContext, ToolFailed, ToolOutput,
 };
 use annals_base::{Map, Value};
 use annals_graph::prelude::*;
@@ -42,8 +42,8 @@ fn texts(messages: &[ModelMessage]) -> Vec<String> {
     results(messages).iter().map(|part| part.content.to_value().as_str().unwrap_or_default().to_owned()).collect()
 }
 
-fn weather() -> Tool {
-    Tool::new("weather", |city: City| Ok(format!("rain in {}", city.city)))
+fn weather() -> AgentTool {
+    AgentTool::new("weather", |city: City| Ok(format!("rain in {}", city.city)))
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn the_retries_of_a_tool_begin_anew_when_it_succeeds() {
 #[test]
 fn calls_run_at_the_same_time_and_their_results_keep_the_order_of_the_calls() {
     let barrier = Arc::new(Barrier::new(2));
-    let meet = Tool::new("meet", move |city: City| {
+    let meet = AgentTool::new("meet", move |city: City| {
         // Neither call ends before the other one has begun.
         barrier.wait();
         Ok(city.city)
@@ -112,7 +112,7 @@ fn calls_run_at_the_same_time_and_their_results_keep_the_order_of_the_calls() {
 fn a_sequential_tool_runs_one_call_after_another() {
     let log = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&log);
-    let note = Tool::new("note", move |city: City| {
+    let note = AgentTool::new("note", move |city: City| {
         seen.lock().unwrap().push(format!("{} begins", city.city));
         seen.lock().unwrap().push(format!("{} ends", city.city));
         Ok(())
@@ -124,7 +124,7 @@ fn a_sequential_tool_runs_one_call_after_another() {
 
 #[test]
 fn a_call_that_takes_too_long_is_stopped_and_told() {
-    let hang = Tool::new("hang", |city: City| async move {
+    let hang = AgentTool::new("hang", |city: City| async move {
         if city.city == "slow" { std::future::pending().await } else { Ok(city.city) }
     });
     let model = script(&[&[("hang", json!({"city": "slow"}))], &[("hang", json!({"city": "Bern"}))]]);
@@ -147,8 +147,8 @@ fn an_agent_that_cannot_run_says_why() {
 
 #[test]
 fn a_failure_is_told_without_another_attempt_and_outputs_have_metadata_and_content() {
-    let fail = Tool::new("fail", |_: City| -> NodeResult<()> { Err(ToolFailed::new("no network").into()) });
-    let map = Tool::new("map", |city: City| {
+    let fail = AgentTool::new("fail", |_: City| -> NodeResult<()> { Err(ToolFailed::new("no network").into()) });
+    let map = AgentTool::new("map", |city: City| {
         let output = ToolOutput::new(ToolContent::data(json!({"map of": city.city}).into()));
         Ok(output.with_metadata("kept").with_user_content("Look at the map."))
     });
@@ -166,11 +166,11 @@ fn a_failure_is_told_without_another_attempt_and_outputs_have_metadata_and_conte
 fn a_tool_that_raises_ends_the_run_and_only_it_runs_again() {
     let (runs, fails) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (counted, failing) = (Arc::clone(&runs), Arc::clone(&fails));
-    let good = Tool::new("good", move |_: City| {
+    let good = AgentTool::new("good", move |_: City| {
         counted.fetch_add(1, Ordering::SeqCst);
         Ok("fine")
     });
-    let bad = Tool::new("bad", move |_: City| match failing.fetch_add(1, Ordering::SeqCst) {
+    let bad = AgentTool::new("bad", move |_: City| match failing.fetch_add(1, Ordering::SeqCst) {
         0 => Err("the disk is full".into()),
         _ => Ok("written"),
     });
@@ -205,7 +205,7 @@ fn more_calls_than_allowed_are_not_made() {
 fn approvals_are_given_edited_refused_and_awaited_one_by_one() {
     let runs = Arc::new(Mutex::new(Vec::new()));
     let ran = Arc::clone(&runs);
-    let book = Tool::new("book", move |city: City, context: &ToolContext| {
+    let book = AgentTool::new("book", move |city: City, context: &ToolContext| {
         assert!(context.is_approved());
         ran.lock().unwrap().push(city.city.clone());
         Ok(format!("booked {}", city.city))
@@ -238,7 +238,7 @@ fn approvals_are_given_edited_refused_and_awaited_one_by_one() {
 
 #[test]
 fn a_tool_asks_for_an_approval_itself_and_edited_arguments_are_checked() {
-    let pay = Tool::new("pay", |city: City, context: &ToolContext| {
+    let pay = AgentTool::new("pay", |city: City, context: &ToolContext| {
         if city.city == "expensive" && !context.is_approved() {
             return Err(ApprovalRequired::new(json!({"francs": 900})).into());
         }
@@ -260,16 +260,16 @@ fn a_tool_asks_for_an_approval_itself_and_edited_arguments_are_checked() {
 #[test]
 fn results_come_from_outside() {
     let schema = || Map::from_iter([("type".to_owned(), Value::from("object"))]);
-    let later = Tool::new("later", |_: City| -> NodeResult<()> { Err(CallDeferred::new("job 7").into()) });
+    let later = AgentTool::new("later", |_: City| -> NodeResult<()> { Err(CallDeferred::new("job 7").into()) });
     let model = script(&[&[("screen", json!({})), ("later", json!({"city": "a"})), ("screen", json!({}))]]);
-    let agent = Agent::new(model).tool(Tool::external("screen", schema())).tool(later);
+    let agent = Agent::new(model).tool(AgentTool::external("screen", schema())).tool(later);
     let waiting = agent.run("x").outcome().unwrap().waiting().unwrap();
     let calls = &waiting.requests.calls;
     assert_eq!(calls[1].metadata, "job 7");
     let results = DeferredResults::new()
         .result(&calls[0].tool_call_id, json!({"seen": "a cat"}))
         .result(&calls[1].tool_call_id, "ended")
-        .decide(&calls[2].tool_call_id, annals_agents::Decision::Fail("it is dark".into()));
+        .decide(&calls[2].tool_call_id, annals_agents::CallDecision::Fail("it is dark".into()));
     let result = agent.resume_with(&waiting.thread, results).invoke().unwrap();
     let parts = super::tools::results(result.all_messages());
     assert_eq!(parts[0].content.to_value()["seen"], "a cat");
@@ -278,7 +278,7 @@ fn results_come_from_outside() {
 
 #[test]
 fn a_tool_interrupts_the_run_and_gets_the_resume_value() {
-    let ask = Tool::new("ask", |city: City, context: &ToolContext| {
+    let ask = AgentTool::new("ask", |city: City, context: &ToolContext| {
         let name = context.interrupt(format!("which {}?", city.city))?;
         Ok(format!("{} it is", name.as_str().unwrap_or_default()))
     });
@@ -293,7 +293,7 @@ fn a_tool_interrupts_the_run_and_gets_the_resume_value() {
 fn the_context_of_a_call_says_which_attempt_it_is() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&seen);
-    let moody = Tool::new("moody", move |_: City, context: &ToolContext| {
+    let moody = AgentTool::new("moody", move |_: City, context: &ToolContext| {
         log.lock().unwrap().push((context.retry(), context.max_retries(), context.tool_call_id().to_owned()));
         if context.retry() < 2 { Err(ModelRetry::new("again").into()) } else { Ok(*context.deps::<i64>().unwrap()) }
     });

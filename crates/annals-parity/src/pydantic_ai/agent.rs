@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use annals::base::{IdSource, SystemClock, Value};
 use annals_agents::{
-    Agent, AgentError, AgentErrorKind, AgentRun, FunctionModel, HistoryProcessor, ModelError, ModelRetry, OutputMode,
-    RunInfo, SystemPromptMode, Tool, ToolFailed, ToolOutput,
+    Agent, AgentError, AgentErrorKind, AgentRun, AgentTool, FunctionModel, HistoryProcessor, ModelError, ModelRetry,
+    OutputMode, RunInfo, SystemPromptMode, ToolFailed, ToolOutput,
 };
 use annals_graph::graph::NodeResult;
 use annals_pydantic_ai::{
@@ -91,7 +91,7 @@ fn model(name: &str, script: &SharedScript) -> FunctionModel {
 }
 
 /// Returns a tool whose results are scripted.
-fn tool(agent: &str, spec: &Value, counters: &Counters) -> Tool {
+fn tool(agent: &str, spec: &Value, counters: &Counters) -> AgentTool {
     let name = text(spec, "name").unwrap_or_default();
     let (counter, counters) = (format!("{agent}/tool/{name}"), counters.clone());
     let results = get(spec, "results").as_list().unwrap_or_default().to_vec();
@@ -114,7 +114,7 @@ fn tool(agent: &str, spec: &Value, counters: &Counters) -> Tool {
             _ => Ok(ToolOutput::new(ToolContent::data(value.clone()))),
         }
     };
-    Tool::new(name, run).sequential()
+    AgentTool::new(name, run).sequential()
 }
 
 /// Returns a history processor.
@@ -252,11 +252,9 @@ fn one_run<O: Serialize + DeserializeOwned + Clone>(
     if let Some(id) = text(run, "run_id") {
         set_up = set_up.run_id(id);
     }
-    set_up = match text(run, "conversation_id") {
-        Some(id) if id == "new" => set_up.new_conversation(),
-        Some(id) => set_up.conversation_id(id),
-        None => set_up,
-    };
+    if let Some(id) = text(run, "conversation_id") {
+        set_up = set_up.conversation_id(id);
+    }
     if let Some(instructions) = text(run, "instructions") {
         set_up = set_up.instructions(instructions);
     }
