@@ -1,0 +1,282 @@
+//! The client of the server: a thread with a runtime of its own, a few connections, and statements that are pipelined.
+//!
+//! A call from any thread, inside another runtime or not, parks until its statements are done. The statements of a call
+//! are sent together: a round trip, which is counted. They have no names, so that a pooler may lend another connection
+//! of the server to each transaction. A connection that is lost is opened again; a read is repeated some times.
+//!
+//! Invariant: the statements of a transaction stand on their connection without others between them. *Absent:* the
+//! statements.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::task::Poll;
+use std::time::Duration;
+
+use annals::store::StoreError;
+use tokio::runtime::Handle;
+use tokio::sync::{Mutex, oneshot};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Config, NoTls, Row};
+
+use crate::error::{PgFault, read_error};
+use crate::limits::{ATTEMPTS_MAX, BACKOFF_FIRST, READ_CONNECTIONS};
+use crate::sql;
+
+/// A parameter of a statement, with the type that the statement states for it.
+#[derive(Clone, Debug)]
+pub(crate) enum Param {
+    Int(Option<i64>),
+    Text(Option<String>),
+    Bytes(Option<Vec<u8>>),
+    Ints(Vec<Option<i64>>),
+    Texts(Vec<Option<String>>),
+    NoTexts,
+    Blobs(Vec<Option<Vec<u8>>>),
+    Bools(Vec<Option<bool>>),
+}
+
+impl Param {
+    fn typed(&self) -> (&(dyn ToSql + Sync), Type) {
+        match self {
+            Self::Int(value) => (value, Type::INT8),
+            Self::Text(value) => (value, Type::TEXT),
+            Self::Bytes(value) => (value, Type::BYTEA),
+            Self::Ints(values) => (values, Type::INT8_ARRAY),
+            Self::Texts(values) => (values, Type::TEXT_ARRAY),
+            Self::NoTexts => (&None::<Vec<String>>, Type::TEXT_ARRAY),
+            Self::Blobs(values) => (values, Type::BYTEA_ARRAY),
+            Self::Bools(values) => (values, Type::BOOL_ARRAY),
+        }
+    }
+}
+
+/// A statement with its parameters.
+#[derive(Clone, Debug)]
+pub(crate) struct PgQuery {
+    pub(crate) sql: &'static str,
+    pub(crate) params: Vec<Param>,
+}
+
+impl PgQuery {
+    pub(crate) fn new(sql: &'static str, params: impl Into<Vec<Param>>) -> Self {
+        Self { sql, params: params.into() }
+    }
+}
+
+/// How the statements of a call belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Together {
+    /// Each has a snapshot of its own.
+    Apart,
+    /// All read one snapshot.
+    Snapshot,
+    /// All are written, or none.
+    Transaction,
+}
+
+/// The rows of each statement of a call.
+pub(crate) type Answers = Vec<Vec<Row>>;
+
+/// A connection that is opened when it is needed first, and anew when it was lost.
+type Lane = Mutex<Option<Arc<Client>>>;
+
+/// The connections, as the tasks of the runtime use them.
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    config: Config,
+    write: Lane,
+    reads: Vec<Lane>,
+    next: AtomicUsize,
+    round_trips: AtomicU64,
+}
+
+impl Lanes {
+    async fn client(&self, lane: &Lane) -> Result<Arc<Client>, PgFault> {
+        let mut open = lane.lock().await;
+        if let Some(client) = open.as_ref().filter(|client| !client.is_closed()) {
+            return Ok(Arc::clone(client));
+        }
+        let client = Arc::new(self.connect().await?);
+        *open = Some(Arc::clone(&client));
+        Ok(client)
+    }
+
+    /// Opens a connection of its own.
+    pub(crate) async fn connect(&self) -> Result<Client, PgFault> {
+        let (client, connection) = self.config.connect(NoTls).await?;
+        tokio::spawn(async move {
+            // The calls on the connection get its error.
+            _ = connection.await;
+        });
+        Ok(client)
+    }
+
+    /// Runs statements on the connection of the writer, once.
+    pub(crate) async fn write(&self, queries: &[PgQuery]) -> Result<Answers, PgFault> {
+        let client = self.client(&self.write).await?;
+        self.round_trips.fetch_add(1, Ordering::Relaxed);
+        pipeline(&client, queries, Together::Transaction).await
+    }
+
+    /// Begins a transaction on the connection of the writer. It ends with [`Lanes::commit_on`] or [`Lanes::roll_back`]
+    /// on the same connection.
+    pub(crate) async fn begin_write(&self, queries: &[PgQuery]) -> Result<(Arc<Client>, Answers), PgFault> {
+        let client = self.client(&self.write).await?;
+        self.round_trips.fetch_add(1, Ordering::Relaxed);
+        client.batch_execute(sql::BEGIN).await?;
+        let answers = pipeline(&client, queries, Together::Apart).await?;
+        Ok((client, answers))
+    }
+
+    /// Runs statements in an open transaction, and commits it.
+    pub(crate) async fn commit_on(&self, client: &Client, queries: &[PgQuery]) -> Result<Answers, PgFault> {
+        self.round_trips.fetch_add(2, Ordering::Relaxed);
+        let answers = pipeline(client, queries, Together::Apart).await?;
+        client.batch_execute(sql::COMMIT).await?;
+        Ok(answers)
+    }
+
+    /// Ends an open transaction without a change. If that fails, the connection is lost, and the transaction with it.
+    pub(crate) async fn roll_back(&self, client: &Client) {
+        _ = client.batch_execute(sql::ROLLBACK).await;
+    }
+
+    /// Reads. A call that fails for a reason that passes is repeated.
+    pub(crate) async fn read(&self, queries: &[PgQuery], together: Together) -> Result<Answers, PgFault> {
+        let mut backoff = BACKOFF_FIRST;
+        for attempt in 1.. {
+            let lane = &self.reads[self.next.fetch_add(1, Ordering::Relaxed) % self.reads.len()];
+            let answers = match self.client(lane).await {
+                Ok(client) => {
+                    self.round_trips.fetch_add(1, Ordering::Relaxed);
+                    pipeline(&client, queries, together).await
+                }
+                Err(fault) => Err(fault),
+            };
+            match answers {
+                Err(fault) if attempt < ATTEMPTS_MAX && fault.passes() => back_off(&mut backoff).await,
+                answers => return answers,
+            }
+        }
+        unreachable!("the last attempt returns")
+    }
+}
+
+/// Waits before another attempt, each time twice as long.
+pub(crate) async fn back_off(backoff: &mut Duration) {
+    tokio::time::sleep(*backoff).await;
+    *backoff *= 2;
+}
+
+type Step<'q> = Pin<Box<dyn Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + Send + 'q>>;
+
+fn command<'q>(client: &'q Client, sql: &'static str) -> Step<'q> {
+    Box::pin(async move { client.batch_execute(sql).await.map(|()| Vec::new()) })
+}
+
+fn statement<'q>(client: &'q Client, query: &'q PgQuery) -> Step<'q> {
+    Box::pin(async move {
+        let params: Vec<_> = query.params.iter().map(Param::typed).collect();
+        client.query_typed(query.sql, &params).await
+    })
+}
+
+/// Sends statements one after another, and waits for all of them.
+pub(crate) async fn pipeline(client: &Client, queries: &[PgQuery], together: Together) -> Result<Answers, PgFault> {
+    let together = if queries.len() == 1 && together == Together::Snapshot { Together::Apart } else { together };
+    let begin = match together {
+        Together::Apart => None,
+        Together::Snapshot => Some(sql::BEGIN_SNAPSHOT),
+        Together::Transaction => Some(sql::BEGIN),
+    };
+    let mut steps: Vec<Step<'_>> = begin.map(|begin| command(client, begin)).into_iter().collect();
+    steps.extend(queries.iter().map(|query| statement(client, query)));
+    steps.extend(begin.map(|_| command(client, sql::COMMIT)));
+    // The first poll of a step sends it, so they are sent in their order.
+    let mut results: Vec<_> = steps.iter().map(|_| None).collect();
+    poll_fn(|context| {
+        let mut is_done = true;
+        for (step, result) in steps.iter_mut().zip(&mut results).filter(|(_, result)| result.is_none()) {
+            match step.as_mut().poll(context) {
+                Poll::Ready(rows) => *result = Some(rows),
+                Poll::Pending => is_done = false,
+            }
+        }
+        if is_done { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    let mut answers = results.into_iter().flatten().collect::<Result<Answers, _>>()?;
+    if begin.is_some() {
+        answers.remove(0);
+        answers.pop();
+    }
+    Ok(answers)
+}
+
+/// The thread of the client. It ends when the client is dropped.
+#[derive(Debug)]
+pub(crate) struct PgClient {
+    pub(crate) lanes: Arc<Lanes>,
+    handle: Handle,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl PgClient {
+    /// Starts the thread. No connection is opened yet.
+    pub(crate) fn start(config: Config) -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (handle, (stop, stopped)) = (runtime.handle().clone(), oneshot::channel());
+        let thread = std::thread::Builder::new().name("annals-postgres".into()).spawn(move || {
+            // An error says that the client was dropped.
+            _ = runtime.block_on(stopped);
+        })?;
+        let lanes = Lanes {
+            config,
+            write: Lane::default(),
+            reads: std::iter::repeat_with(Lane::default).take(READ_CONNECTIONS).collect(),
+            next: AtomicUsize::new(0),
+            round_trips: AtomicU64::new(0),
+        };
+        Ok(Self { lanes: Arc::new(lanes), handle, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Runs a task on the thread of the client.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.handle.spawn(task);
+    }
+
+    /// Runs a future on the thread of the client, and parks until it is done.
+    pub(crate) fn wait<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (done, result) = mpsc::sync_channel(1);
+        self.spawn(async move { _ = done.send(future.await) });
+        let ended = || StoreError::Read { reason: "the thread of the client ended".into(), source: None };
+        result.recv().unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Reads, and parks until the rows are there.
+    pub(crate) fn read(&self, queries: Vec<PgQuery>, together: Together) -> Result<Answers, StoreError> {
+        let lanes = Arc::clone(&self.lanes);
+        self.wait(async move { lanes.read(&queries, together).await.map_err(read_error) })
+    }
+
+    /// Returns how many times the client has waited for the server.
+    pub(crate) fn round_trips(&self) -> u64 {
+        self.lanes.round_trips.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for PgClient {
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id()) {
+            _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The log of `annals` on a PostgreSQL server: several machines share the same threads.
+//!
+//! [`open`] returns a [`Store`] like `Store::open` does, and everything above it is the same. A commit is one round
+//! trip: it locks the row of its thread and compares its number of changes; what a batch compares with the log was read
+//! at that number, or follows from the last commit of this process. Batches of different threads that wait are written
+//! in one transaction.
+//!
+//! Invariants: isolation is `READ COMMITTED`, and whatever decides about a commit stands in the one row that it locks;
+//! a call sees one snapshot. *Absent:* what the [README](https://github.com/annals/annals/tree/main/crates/annals-postgres)
+//! lists.
+//!
+//! # Example
+//! ```no_run
+//! use annals::prelude::*;
+//!
+//! # fn main() -> Result<()> {
+//! let store = annals_postgres::open("postgres://app@localhost/annals")?;
+//! store.thread("trip")?.append("messages", [Message::human("A hotel in Bern")])?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod backend;
+mod check;
+mod checksum;
+mod client;
+mod commit;
+mod erase;
+mod error;
+mod limits;
+mod pack;
+mod read;
+mod rows;
+mod schema;
+mod sql;
+
+use std::sync::Arc;
+
+use annals::store::{OpenOptions, Store, StoreError};
+
+pub use backend::PostgresBackend;
+
+/// Opens the store in the database of a URL, and makes its tables if there are none. They stand in the first schema of
+/// the search path of the connection.
+///
+/// # Errors
+/// [`StoreError::Open`] if the URL is not one, the server is not reached or refuses, the database is not encoded in
+/// UTF-8, or the tables are those of another version.
+pub fn open(url: &str) -> Result<Store, StoreError> {
+    open_with(url, OpenOptions::new())
+}
+
+/// Opens the store in the database of a URL with options. Those about a file have no effect.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with(url: &str, options: OpenOptions) -> Result<Store, StoreError> {
+    Ok(Store::with_backend(Arc::new(PostgresBackend::connect(url)?), options))
+}

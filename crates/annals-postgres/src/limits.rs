@@ -1,0 +1,24 @@
+//! The limits of this backend.
+
+use std::time::Duration;
+
+/// Connections that reads share.
+pub(crate) const READ_CONNECTIONS: usize = 2;
+/// Attempts of a read or a commit that fails for a reason that passes.
+pub(crate) const ATTEMPTS_MAX: u32 = 8;
+/// The pause before the second attempt; each further one is twice as long.
+pub(crate) const BACKOFF_FIRST: Duration = Duration::from_millis(10);
+/// Plans of a batch, each on what faster writers left.
+pub(crate) const PLANS_MAX: u32 = 64;
+/// Batches of one transaction.
+pub(crate) const GROUP_MAX: usize = 32;
+/// Threads of which the writer caches what it compares.
+pub(crate) const KNOWN_THREADS_MAX: usize = 512;
+/// Bytes of stored writes of a head that are cached.
+pub(crate) const KNOWN_WRITES_BYTES_MAX: usize = 1 << 20;
+/// A branch stores an index snapshot every so many ordinals.
+pub(crate) const SNAPSHOT_INTERVAL: i64 = 64;
+/// Rows of a lineage that a walk over its versions reads at once.
+pub(crate) const VERSIONS_PAGE_ROWS: i64 = 256;
+/// Threads of a listing that are read at once.
+pub(crate) const LISTING_PAGE_ROWS: i64 = 256;

@@ -1,0 +1,211 @@
+//! The statements that every part of the backend uses, and the fragments that others share.
+//!
+//! A statement that asks for checkpoints has three arrays first: the ids of threads, the paths of namespaces, and the
+//! ids of checkpoints, where NULL stands for the head of the namespace.
+
+pub(crate) const SCHEMA: &str = include_str!("../schema/schema.sql");
+
+pub(crate) const BEGIN: &str = "BEGIN";
+pub(crate) const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
+pub(crate) const COMMIT: &str = "COMMIT";
+pub(crate) const ROLLBACK: &str = "ROLLBACK";
+
+/// The columns of a record: of `checkpoint c` with its `thread t` and its `namespace n`.
+macro_rules! record_columns {
+    () => {
+        "t.id, n.path, c.thread, c.branch, c.ordinal, c.namespace, c.id, c.seq, c.parent, c.forked_from, c.step, \
+         c.source, c.created_at, c.run, c.app_version, c.metadata, c.exact, c.parents, c.tasks, c.pruned, c.checksum"
+    };
+}
+
+/// The columns of the changes of `checkpoint c`.
+macro_rules! change_columns {
+    () => {
+        "c.channels, c.versions, c.kinds, c.contents, c.seen, c.snapshot"
+    };
+}
+
+/// The columns of the payload of `item i`.
+macro_rules! item_columns {
+    () => {
+        "i.codec, i.data, i.item_id, i.kind, i.name, i.tool_calls, i.body, i.input_tokens, i.output_tokens, i.exact"
+    };
+}
+
+/// The columns of the lease of `thread t`.
+macro_rules! lease_columns {
+    () => {
+        "t.lease_owner, t.lease_process, t.lease_epoch, t.lease_until, t.lease_recoveries"
+    };
+}
+
+/// The checkpoints that are asked for, each with its number in the arrays.
+macro_rules! wanted {
+    () => {
+        "WITH RECURSIVE wanted AS (\
+         SELECT w.n, c.thread, c.namespace, c.branch, c.ordinal \
+         FROM unnest($1::text[], $2::text[], $3::bytea[]) WITH ORDINALITY AS w (id, path, checkpoint, n) \
+         JOIN thread t ON t.id = w.id \
+         JOIN namespace n ON n.thread = t.number AND n.path = w.path \
+         JOIN checkpoint c ON c.thread = t.number AND c.namespace = n.number AND c.id = coalesce(w.checkpoint, n.head))"
+    };
+}
+
+/// The lineages of the checkpoints that are asked for: branches, each with the last ordinal that counts.
+macro_rules! lineage {
+    () => {
+        ", lineage AS (\
+         SELECT n, thread, branch, ordinal AS top FROM wanted \
+         UNION ALL \
+         SELECT l.n, b.parent_thread, b.parent_branch, b.first - 1 \
+         FROM lineage l JOIN branch b ON b.thread = l.thread AND b.branch = l.branch \
+         WHERE b.parent_thread IS NOT NULL)"
+    };
+}
+
+/// The children of the checkpoints that are asked for, in their namespaces.
+macro_rules! children {
+    () => {
+        ", child AS (\
+         SELECT w.n, c.thread, c.branch, c.ordinal FROM wanted w \
+         JOIN checkpoint c ON c.thread = w.thread AND c.branch = w.branch AND c.ordinal = w.ordinal + 1 \
+         UNION ALL \
+         SELECT w.n, b.thread, b.branch, b.first FROM wanted w \
+         JOIN branch b ON b.parent_thread = w.thread AND b.parent_branch = w.branch AND b.first = w.ordinal + 1 \
+         WHERE b.thread = w.thread AND b.namespace = w.namespace)"
+    };
+}
+
+pub(crate) use {change_columns, children, item_columns, lease_columns, lineage, record_columns, wanted};
+
+/// The version and the server of the schema, if there is one.
+pub(crate) const SCHEMA_IS_THERE: &str = "SELECT to_regclass('annals_schema') IS NOT NULL";
+pub(crate) const SCHEMA_VERSION: &str = "SELECT version, system FROM annals_schema";
+pub(crate) const LOCK_SCHEMA: &str = "SELECT pg_advisory_xact_lock(6150420190)";
+pub(crate) const NOTE_SCHEMA: &str =
+    "INSERT INTO annals_schema SELECT $1, system_identifier FROM pg_control_system()";
+pub(crate) const ENCODING: &str = "SELECT current_setting('server_encoding')";
+
+/// The records of the checkpoints that are asked for.
+pub(crate) const RECORDS_AT: &str = concat!(
+    wanted!(),
+    " SELECT w.n, ",
+    record_columns!(),
+    " FROM wanted w JOIN checkpoint c ON c.thread = w.thread AND c.branch = w.branch AND c.ordinal = w.ordinal \
+     JOIN thread t ON t.number = c.thread JOIN namespace n ON n.thread = c.thread AND n.number = c.namespace"
+);
+
+/// The changes of the checkpoints that are asked for and of those before them, back to the index snapshot.
+pub(crate) const CHANGES_AT: &str = concat!(
+    wanted!(),
+    " SELECT w.n, c.thread, c.branch, c.ordinal, ",
+    change_columns!(),
+    " FROM wanted w JOIN branch b ON b.thread = w.thread AND b.branch = w.branch \
+     JOIN checkpoint c ON c.thread = w.thread AND c.branch = w.branch \
+     AND c.ordinal BETWEEN greatest(b.first, w.ordinal / 64 * 64) AND w.ordinal \
+     ORDER BY w.n, c.ordinal"
+);
+
+/// The writes of tasks of the checkpoints that are asked for, but for those that their children brought.
+pub(crate) const TASK_WRITES_AT: &str = concat!(
+    wanted!(),
+    " SELECT w.n, x.change, x.task, x.position, x.channel, x.mark, x.value \
+     FROM wanted w JOIN task_write x ON x.thread = w.thread AND x.branch = w.branch AND x.ordinal = w.ordinal \
+     ORDER BY w.n"
+);
+
+/// What the children of the checkpoints that are asked for brought.
+pub(crate) const CONSUMED_AT: &str = concat!(
+    wanted!(),
+    children!(),
+    " SELECT h.n, c.seq, c.branch, c.ordinal, c.consumed, ",
+    change_columns!(),
+    " FROM child h JOIN checkpoint c ON c.thread = h.thread AND c.branch = h.branch AND c.ordinal = h.ordinal \
+     WHERE c.consumed IS NOT NULL ORDER BY h.n, c.seq"
+);
+
+/// The items that stand for parts of what the children brought.
+pub(crate) const CONSUMED_ITEMS_AT: &str = concat!(
+    wanted!(),
+    children!(),
+    " SELECT h.n, i.branch, i.ordinal, i.channel, i.position, ",
+    item_columns!(),
+    " FROM child h JOIN checkpoint c ON c.thread = h.thread AND c.branch = h.branch AND c.ordinal = h.ordinal \
+     JOIN item i ON i.thread = c.thread AND i.branch = c.branch AND i.channel = ANY (c.channels) \
+     AND i.position = ANY (c.consumed_items) AND i.ordinal = c.ordinal \
+     WHERE c.consumed IS NOT NULL"
+);
+
+/// The contents of channels where they were written last.
+pub(crate) const CONTENTS_AT: &str = "SELECT p.n, c.kinds[k.at], c.contents[k.at] \
+     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[]) WITH ORDINALITY \
+     AS p (thread, branch, ordinal, channel, n) \
+     JOIN checkpoint c ON c.thread = p.thread AND c.branch = p.branch AND c.ordinal = p.ordinal, \
+     LATERAL (SELECT array_position(c.channels, p.channel) AS at) k WHERE k.at IS NOT NULL";
+
+/// The newest item at each position of lists of a lineage: of some channels or of all, between two positions.
+pub(crate) const ITEMS_AT: &str = concat!(
+    wanted!(),
+    lineage!(),
+    " SELECT DISTINCT ON (i.channel, i.position) i.channel, i.position, i.ordinal, i.task, ",
+    item_columns!(),
+    " FROM lineage l JOIN item i ON i.thread = l.thread AND i.branch = l.branch AND i.ordinal <= l.top \
+     WHERE ($4::text[] IS NULL OR i.channel = ANY ($4)) AND i.position BETWEEN $5 AND $6 \
+     ORDER BY i.channel, i.position, i.ordinal DESC"
+);
+
+/// The last items of lists of a lineage up to a position: of each branch so many of each channel.
+pub(crate) const ITEM_TAILS_AT: &str = concat!(
+    wanted!(),
+    lineage!(),
+    " SELECT l.thread, l.branch, i.channel, i.position, i.ordinal, i.task, ",
+    item_columns!(),
+    " FROM lineage l CROSS JOIN unnest($4::text[], $5::bigint[]) AS x (channel, last) CROSS JOIN LATERAL (\
+     SELECT * FROM item i WHERE i.thread = l.thread AND i.branch = l.branch AND i.channel = x.channel \
+     AND i.position <= x.last AND i.ordinal <= l.top ORDER BY i.position DESC, i.ordinal DESC LIMIT $6) i"
+);
+
+/// Every item that was put or deleted in a list of a lineage.
+pub(crate) const ITEM_HISTORY_AT: &str = concat!(
+    wanted!(),
+    lineage!(),
+    " SELECT i.channel, i.position, i.ordinal, i.task, ",
+    item_columns!(),
+    " FROM lineage l JOIN item i ON i.thread = l.thread AND i.branch = l.branch AND i.ordinal <= l.top \
+     WHERE i.channel = $4 ORDER BY i.ordinal, i.position"
+);
+
+/// The newest items with an id in a list of a lineage, and what came later at their positions.
+pub(crate) const ITEMS_BY_ID_AT: &str = concat!(
+    wanted!(),
+    lineage!(),
+    " SELECT DISTINCT ON (i.position) i.channel, i.position, i.ordinal, i.task, ",
+    item_columns!(),
+    " FROM lineage l JOIN item i ON i.thread = l.thread AND i.branch = l.branch AND i.ordinal <= l.top \
+     WHERE i.channel = $4 AND i.position IN (\
+     SELECT f.position FROM lineage o JOIN item f ON f.thread = o.thread AND f.branch = o.branch \
+     AND f.ordinal <= o.top WHERE f.channel = $4 AND f.item_id = $5) \
+     ORDER BY i.position, i.ordinal DESC"
+);
+
+/// The range deletes of lists of a lineage, the newest first: of some channels or of all.
+pub(crate) const RANGE_DELETES_AT: &str = concat!(
+    wanted!(),
+    lineage!(),
+    " SELECT r.channel, r.ordinal, r.first, r.last, r.task, r.reference, t.id, l.n \
+     FROM lineage l JOIN range_delete r ON r.thread = l.thread AND r.branch = l.branch AND r.ordinal <= l.top \
+     JOIN thread t ON t.number = r.thread WHERE ($4::text[] IS NULL OR r.channel = ANY ($4)) ORDER BY r.ordinal DESC, r.first"
+);
+
+/// The number of items of a list of a lineage that references no other one.
+pub(crate) const LEN_AT: &str = concat!(
+    wanted!(),
+    lineage!(),
+    " SELECT count(*) FROM (\
+     SELECT DISTINCT ON (i.position) i.position, i.ordinal, i.codec \
+     FROM lineage l JOIN item i ON i.thread = l.thread AND i.branch = l.branch AND i.ordinal <= l.top \
+     WHERE i.channel = ANY ($4::text[]) ORDER BY i.position, i.ordinal DESC) x \
+     WHERE x.codec IS NOT NULL AND NOT EXISTS (\
+     SELECT FROM lineage l JOIN range_delete r ON r.thread = l.thread AND r.branch = l.branch AND r.ordinal <= l.top \
+     WHERE r.channel = ANY ($4::text[]) AND r.ordinal > x.ordinal AND x.position BETWEEN r.first AND r.last)"
+);

@@ -1,0 +1,47 @@
+//! The suite of the engine on the server, and its race of processes.
+
+use std::process::{Command, ExitCode};
+
+use annals::store::conformance;
+use annals_postgres::PostgresBackend;
+
+use super::Test;
+use super::server::Server;
+
+pub(crate) fn tests() -> Vec<Test> {
+    let mut tests: Vec<Test> = Vec::new();
+    for case in conformance::cases() {
+        let run = move |server: &Server| {
+            conformance::run_all(&[*case], &|| std::sync::Arc::new(server.backend()));
+        };
+        tests.push((format!("suite::{}", case.0), Box::new(run)));
+    }
+    tests.push(("suite::calls".into(), Box::new(|server| conformance::run_calls(&|| std::sync::Arc::new(server.backend())))));
+    tests.push(("suite::race_of_processes".into(), Box::new(race_of_processes)));
+    tests
+}
+
+/// The number of processes of the race.
+const PROCESSES: u64 = 4;
+
+fn race_of_processes(server: &Server) {
+    let (url, program) = (server.empty(), std::env::current_exe().expect("the program of the tests"));
+    let backend = PostgresBackend::connect(&url).expect("the server is reached");
+    let race = |process: u64| {
+        let mut command = Command::new(&program);
+        command.args(["race", &url, &process.to_string()]).spawn().expect("a process starts")
+    };
+    let processes: Vec<_> = (0..PROCESSES).map(race).collect();
+    for mut process in processes {
+        assert!(process.wait().expect("it ends").success());
+    }
+    conformance::race_ended(&backend, PROCESSES);
+}
+
+/// Runs the part of a process in the race.
+pub(crate) fn race(args: &[String]) -> ExitCode {
+    let [url, process] = args else { return ExitCode::FAILURE };
+    let backend = PostgresBackend::connect(url).expect("the server is reached");
+    conformance::race(&backend, process.parse().expect("a number"));
+    ExitCode::SUCCESS
+}
