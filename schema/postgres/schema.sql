@@ -215,13 +215,18 @@ CREATE TABLE lease_group_lock (
     name bytea PRIMARY KEY
 );
 
+-- The order of namespaces and keys is that of the first puts.
+CREATE SEQUENCE kv_order;
+
 CREATE TABLE kv_namespace (
-    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    path text COLLATE "C" NOT NULL UNIQUE
+    number bigint PRIMARY KEY DEFAULT nextval('kv_order'),
+    path text COLLATE "C" NOT NULL UNIQUE,
+    -- Its place in the order: a namespace without entries comes last with its next one.
+    place bigint NOT NULL DEFAULT nextval('kv_order')
 );
 
 CREATE TABLE kv_entry (
-    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    number bigint PRIMARY KEY DEFAULT nextval('kv_order'),
     namespace bigint NOT NULL,
     key bytea NOT NULL,
     codec smallint NOT NULL,

@@ -1,6 +1,7 @@
 //! The backend: the log of the engine in terms of statements.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use annals::store::batch::Batch;
 use annals::store::log::{
@@ -16,8 +17,9 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
 use crate::client::PgClient;
-use crate::commit::writer::{ServerClock, WriteJob, Writer};
+use crate::commit::writer::{WriteJob, Writer};
 use crate::error::open_error;
+use crate::follow::Notifier;
 use crate::read::{records, state, threads};
 use crate::{erase, schema};
 
@@ -46,7 +48,8 @@ pub struct PostgresBackend {
     ended: Mutex<std::sync::mpsc::Receiver<()>>,
     pub(crate) client: PgClient,
     pub(crate) signal: Arc<LogSignal>,
-    pub(crate) shown: String,
+    notifier: Arc<Notifier>,
+    listens: AtomicBool,
 }
 
 impl PostgresBackend {
@@ -66,22 +69,46 @@ impl PostgresBackend {
         let (lanes, of) = (Arc::clone(&client.lanes), shown.clone());
         client.wait(async move { schema::prepare(&lanes, &of).await })?;
         let signal = Arc::new(LogSignal::default());
-        let clock = Arc::new(ServerClock::default());
+        let notifier = Arc::new(Notifier::new());
+        client.spawn(Arc::clone(&notifier).run(Arc::clone(&client.lanes)));
         let (jobs, waiting) = unbounded_channel();
-        let writer = Writer::new(Arc::clone(&client.lanes), Arc::clone(&signal), clock);
+        let writer = Writer::new(Arc::clone(&client.lanes), Arc::clone(&signal), Arc::clone(&notifier));
         let (end, ended) = std::sync::mpsc::sync_channel(1);
         client.spawn(async move {
             writer.run(waiting).await;
             // An error says that nobody waits for the end.
             _ = end.send(());
         });
-        Ok(Self { jobs: Some(jobs), ended: Mutex::new(ended), client, signal, shown })
+        Ok(Self {
+            jobs: Some(jobs),
+            ended: Mutex::new(ended),
+            client,
+            signal,
+            notifier,
+            listens: AtomicBool::new(false),
+        })
     }
 
     /// Returns how many times the backend has waited for the server so far: statements that are sent together are one
     /// round trip.
     pub fn round_trips(&self) -> u64 {
         self.client.round_trips()
+    }
+
+    /// Begins to listen to notifications of other processes, once.
+    pub(crate) fn listen(&self) {
+        if !self.listens.swap(true, Ordering::Relaxed) {
+            let (notifier, lanes) = (Arc::clone(&self.notifier), Arc::clone(&self.client.lanes));
+            self.client.spawn(notifier.listen(lanes, Arc::clone(&self.signal)));
+        }
+    }
+
+    /// Commits a batch if its thread is at a number of changes.
+    pub(crate) fn commit_at(&self, batch: Batch, change: Option<i64>) -> Result<(), StoreError> {
+        batch.validate()?;
+        let (handle, settler) = CommitHandle::open();
+        self.hand_over(WriteJob::Batch(Box::new(batch), change, settler));
+        handle.wait()
     }
 
     fn hand_over(&self, job: WriteJob) {
@@ -116,7 +143,7 @@ impl Log for PostgresBackend {
             return CommitHandle::settled(batch.write_in_chain(|| Err(error)));
         }
         let (handle, settler) = CommitHandle::open();
-        self.hand_over(WriteJob::Batch(Box::new(batch), settler));
+        self.hand_over(WriteJob::Batch(Box::new(batch), None, settler));
         handle
     }
 
@@ -172,7 +199,11 @@ impl Log for PostgresBackend {
 
     fn capabilities(&self) -> Capabilities<'_> {
         let mut parts = Capabilities::NONE;
+        parts.follow = Some(self);
+        parts.queues = Some(self);
+        parts.searches = Some(self);
         parts.checks = Some(self);
+        parts.side_tables = Some(self);
         parts
     }
 }

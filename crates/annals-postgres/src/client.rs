@@ -88,6 +88,8 @@ type Lane = Mutex<Option<Arc<Client>>>;
 pub(crate) struct Lanes {
     config: Config,
     write: Lane,
+    /// For the tables beside the log.
+    beside: Lane,
     reads: Vec<Lane>,
     next: AtomicUsize,
     round_trips: AtomicU64,
@@ -119,6 +121,17 @@ impl Lanes {
         let client = self.client(&self.write).await?;
         self.round_trips.fetch_add(1, Ordering::Relaxed);
         pipeline(&client, queries, Together::Transaction).await
+    }
+
+    /// Runs statements on the tables beside the log, in one transaction.
+    pub(crate) async fn write_beside(&self, queries: &[PgQuery]) -> Result<Answers, PgFault> {
+        let client = self.client(&self.beside).await?;
+        self.round_trips.fetch_add(1, Ordering::Relaxed);
+        pipeline(&client, queries, Together::Transaction).await
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
     }
 
     /// Begins a transaction on the connection of the writer. It ends with [`Lanes::commit_on`] or [`Lanes::roll_back`]
@@ -216,11 +229,28 @@ pub(crate) async fn pipeline(client: &Client, queries: &[PgQuery], together: Tog
     Ok(answers)
 }
 
+/// An access to the thread of a client. After its end every call fails.
+#[derive(Clone, Debug)]
+pub(crate) struct RemoteClient(Handle);
+
+impl RemoteClient {
+    /// Runs a future on the thread of the client, and parks until it is done.
+    pub(crate) fn wait<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (done, result) = mpsc::sync_channel(1);
+        self.0.spawn(async move { _ = done.send(future.await) });
+        let ended = || StoreError::Read { reason: "the thread of the client ended".into(), source: None };
+        result.recv().unwrap_or_else(|_| Err(ended()))
+    }
+}
+
 /// The thread of the client. It ends when the client is dropped.
 #[derive(Debug)]
 pub(crate) struct PgClient {
     pub(crate) lanes: Arc<Lanes>,
-    handle: Handle,
+    remote: RemoteClient,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -237,16 +267,22 @@ impl PgClient {
         let lanes = Lanes {
             config,
             write: Lane::default(),
+            beside: Lane::default(),
             reads: std::iter::repeat_with(Lane::default).take(READ_CONNECTIONS).collect(),
             next: AtomicUsize::new(0),
             round_trips: AtomicU64::new(0),
         };
-        Ok(Self { lanes: Arc::new(lanes), handle, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { lanes: Arc::new(lanes), remote: RemoteClient(handle), stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Returns an access to the thread that may outlive the client.
+    pub(crate) fn remote(&self) -> RemoteClient {
+        self.remote.clone()
     }
 
     /// Runs a task on the thread of the client.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.handle.spawn(task);
+        self.remote.0.spawn(task);
     }
 
     /// Runs a future on the thread of the client, and parks until it is done.
@@ -254,10 +290,7 @@ impl PgClient {
         &self,
         future: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (done, result) = mpsc::sync_channel(1);
-        self.spawn(async move { _ = done.send(future.await) });
-        let ended = || StoreError::Read { reason: "the thread of the client ended".into(), source: None };
-        result.recv().unwrap_or_else(|_| Err(ended()))
+        self.remote.wait(future)
     }
 
     /// Reads, and parks until the rows are there.

@@ -22,16 +22,21 @@
 
 mod backend;
 mod check;
+
 mod checksum;
+mod claim;
 mod client;
 mod commit;
 mod erase;
 mod error;
+mod follow;
 mod limits;
 mod pack;
 mod read;
 mod rows;
 mod schema;
+mod search;
+mod side_tables;
 mod sql;
 
 use std::sync::Arc;

@@ -22,3 +22,13 @@ pub(crate) const SNAPSHOT_INTERVAL: i64 = 64;
 pub(crate) const VERSIONS_PAGE_ROWS: i64 = 256;
 /// Threads of a listing that are read at once.
 pub(crate) const LISTING_PAGE_ROWS: i64 = 256;
+/// Entries of the key-value memory that a walk reads at once.
+pub(crate) const KV_PAGE_ROWS: i64 = 512;
+/// The shortest pause between two notifications of other processes.
+pub(crate) const NOTIFY_INTERVAL: Duration = Duration::from_millis(10);
+/// The pause before a listener connects again.
+pub(crate) const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
+/// The pause between two looks of a follower at the log, where no notification comes.
+pub(crate) const WATCH_PAUSE: Duration = Duration::from_secs(1);
+/// Checkpoints that a search reads at once.
+pub(crate) const SEARCH_PAGE_ROWS: i64 = 1_024;

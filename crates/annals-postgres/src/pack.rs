@@ -313,6 +313,11 @@ impl<'a> Unpacker<'a> {
         (0..count).map(|_| read(self)).collect()
     }
 
+    pub(crate) fn float(&mut self) -> Unpacked<f32> {
+        let bytes = self.take(4)?;
+        bytes.try_into().map(f32::from_le_bytes).map_err(|_| self.damaged("a number ends early"))
+    }
+
     fn sixteen(&mut self) -> Unpacked<[u8; 16]> {
         let bytes = self.take(16)?;
         bytes.try_into().map_err(|_| self.damaged("an id ends early"))
@@ -410,10 +415,15 @@ impl<'a> Unpacker<'a> {
 
     pub(crate) fn mark(&mut self) -> Unpacked<Option<WriteMark>> {
         let number = self.option(Self::signed)?;
-        number.map(|number| WriteMark::of_number(number).ok_or_else(|| self.damaged("no mark has this number"))).transpose()
+        number
+            .map(|number| WriteMark::of_number(number).ok_or_else(|| self.damaged("no mark has this number")))
+            .transpose()
     }
 
-    pub(crate) fn writes(&mut self, payload: &mut dyn FnMut(&mut Self) -> Unpacked<Payload>) -> Unpacked<Vec<NewWrites>> {
+    pub(crate) fn writes(
+        &mut self,
+        payload: &mut dyn FnMut(&mut Self) -> Unpacked<Payload>,
+    ) -> Unpacked<Vec<NewWrites>> {
         self.list(|from| {
             let (checkpoint, task, path) = (from.checkpoint()?, from.task_id()?, from.text()?);
             let writes = from.list(|from| {
@@ -457,7 +467,8 @@ impl<'a> Unpacker<'a> {
 
     /// Reads a change of a thread: the field with its namespace, then the values.
     pub(crate) fn change(thread: ThreadId, field: &'a [u8], content: &'a [u8]) -> Unpacked<OperationChange> {
-        let (mut key, mut values) = (Self::new(field, "operation_change.field"), Self::new(content, "operation_change.content"));
+        let (mut key, mut values) =
+            (Self::new(field, "operation_change.field"), Self::new(content, "operation_change.content"));
         let (namespace, field) = (key.namespace()?, key.field()?);
         Ok(OperationChange::new(thread, namespace, field, values.field_value()?, values.field_value()?))
     }

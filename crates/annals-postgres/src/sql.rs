@@ -82,8 +82,7 @@ pub(crate) use {change_columns, children, item_columns, lease_columns, lineage, 
 pub(crate) const SCHEMA_IS_THERE: &str = "SELECT to_regclass('annals_schema') IS NOT NULL";
 pub(crate) const SCHEMA_VERSION: &str = "SELECT version, system FROM annals_schema";
 pub(crate) const LOCK_SCHEMA: &str = "SELECT pg_advisory_xact_lock(6150420190)";
-pub(crate) const NOTE_SCHEMA: &str =
-    "INSERT INTO annals_schema SELECT $1, system_identifier FROM pg_control_system()";
+pub(crate) const NOTE_SCHEMA: &str = "INSERT INTO annals_schema SELECT $1, system_identifier FROM pg_control_system()";
 pub(crate) const ENCODING: &str = "SELECT current_setting('server_encoding')";
 
 /// The records of the checkpoints that are asked for.
@@ -163,16 +162,6 @@ pub(crate) const ITEM_TAILS_AT: &str = concat!(
     " FROM lineage l CROSS JOIN unnest($4::text[], $5::bigint[]) AS x (channel, last) CROSS JOIN LATERAL (\
      SELECT * FROM item i WHERE i.thread = l.thread AND i.branch = l.branch AND i.channel = x.channel \
      AND i.position <= x.last AND i.ordinal <= l.top ORDER BY i.position DESC, i.ordinal DESC LIMIT $6) i"
-);
-
-/// Every item that was put or deleted in a list of a lineage.
-pub(crate) const ITEM_HISTORY_AT: &str = concat!(
-    wanted!(),
-    lineage!(),
-    " SELECT i.channel, i.position, i.ordinal, i.task, ",
-    item_columns!(),
-    " FROM lineage l JOIN item i ON i.thread = l.thread AND i.branch = l.branch AND i.ordinal <= l.top \
-     WHERE i.channel = $4 ORDER BY i.ordinal, i.position"
 );
 
 /// The newest items with an id in a list of a lineage, and what came later at their positions.

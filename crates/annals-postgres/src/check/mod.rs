@@ -8,11 +8,11 @@ mod sql;
 use std::collections::{BTreeMap, HashSet};
 
 use annals::base::{CheckpointId, Namespace, Payload, TaskId};
+use annals::store::StoreError;
 use annals::store::backend::without_timer;
 use annals::store::check::{CheckReport, Finding, Invariant};
 use annals::store::log::{Checks, HeadParts, Log};
 use annals::store::record::StoredHead;
-use annals::store::StoreError;
 use tokio_postgres::Row;
 
 use self::sql as check_sql;
@@ -66,13 +66,8 @@ impl Checks for PostgresBackend {
 }
 
 fn check_thread(backend: &PostgresBackend, number: i64, report: &mut CheckReport) -> Result<(), StoreError> {
-    let statements = [
-        check_sql::CHECKPOINTS,
-        check_sql::ITEMS,
-        check_sql::RANGE_DELETES,
-        check_sql::TASK_WRITES,
-        check_sql::TIMERS,
-    ];
+    let statements =
+        [check_sql::CHECKPOINTS, check_sql::ITEMS, check_sql::RANGE_DELETES, check_sql::TASK_WRITES, check_sql::TIMERS];
     let queries = statements.iter().map(|sql| PgQuery::new(sql, [Param::Int(Some(number))])).collect();
     let answers = backend.client.read(queries, Together::Snapshot)?;
     report.threads += 1;
@@ -156,7 +151,10 @@ fn check_checkpoint(row: &Row, beside: &Beside, report: &mut CheckReport) -> Res
         record: &of.record,
         consumed: &consumed,
         seen: &changes.seen,
-        changes: changes.each().map(|(channel, version, kind, content)| (channel, version.cast_signed(), kind, content)).collect(),
+        changes: changes
+            .each()
+            .map(|(channel, version, kind, content)| (channel, version.cast_signed(), kind, content))
+            .collect(),
         items: items.iter().map(|of| (&*of.0, of.1, of.2, of.3.as_ref())).collect(),
         range_deletes: ranges.iter().map(|of| (&*of.0, of.1, of.2, of.3, of.4.as_deref())).collect(),
     };

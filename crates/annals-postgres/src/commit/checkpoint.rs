@@ -7,9 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use annals::base::{CheckpointId, Payload, TaskId};
-use annals::store::batch::{
-    Batch, Change, ChangeValue, Data, ItemChange, ItemOp, NewCheckpoint, Parent, WriteRef,
-};
+use annals::store::batch::{Batch, Change, ChangeValue, Data, ItemChange, ItemOp, NewCheckpoint, Parent, WriteRef};
 use annals::store::record::{ChannelValue, CheckpointRecord, WriteRecord};
 use annals::store::{CheckpointRef, StoreError};
 
@@ -289,11 +287,14 @@ impl Plan<'_> {
         let mut ranges: Vec<RangeDeleteInsert> = Vec::new();
         for ItemChange { position, op, task, .. } in items {
             parent.verify_task("item.task", *task)?;
-            let (mut reference, range) = (None, match op {
-                ItemOp::DeleteRange { end } => *position..*end,
-                ItemOp::Reference(_) => 0..u64::MAX,
-                ItemOp::Put(_) | ItemOp::Delete => *position..position + 1,
-            });
+            let (mut reference, range) = (
+                None,
+                match op {
+                    ItemOp::DeleteRange { end } => *position..*end,
+                    ItemOp::Reference(_) => 0..u64::MAX,
+                    ItemOp::Put(_) | ItemOp::Delete => *position..position + 1,
+                },
+            );
             if let ItemOp::Reference(of) = op {
                 depth = self.depth_of(part, of)? + 1;
                 reference = Some(packed(|to| to.reference(of)));
@@ -336,7 +337,13 @@ impl Plan<'_> {
 }
 
 /// Returns where a checkpoint stands: on the branch of its parent, if that is the newest of the namespace.
-fn place_of(known: &KnownThread, space: &KnownNamespace, new: &NewCheckpoint, parent: &ParentState, seq: i64) -> PgPlace {
+fn place_of(
+    known: &KnownThread,
+    space: &KnownNamespace,
+    new: &NewCheckpoint,
+    parent: &ParentState,
+    seq: i64,
+) -> PgPlace {
     let Some(point) = &parent.point else { return first_of(known.number, seq, 0) };
     let ordinal = point.of.place.ordinal + 1;
     match local(new) {
@@ -425,8 +432,16 @@ fn checksum_of(part: &Batch, parent: &ParentState, new: &NewCheckpoint, contents
         record: &record,
         consumed: &new.consumed,
         seen: &new.seen,
-        changes: contents.changes.iter().map(|(channel, version, kind, content)| (&**channel, *version, *kind, &**content)).collect(),
-        items: contents.items.iter().map(|item| (&*item.channel, item.position, item.task, item.payload.as_ref())).collect(),
+        changes: contents
+            .changes
+            .iter()
+            .map(|(channel, version, kind, content)| (&**channel, *version, *kind, &**content))
+            .collect(),
+        items: contents
+            .items
+            .iter()
+            .map(|item| (&*item.channel, item.position, item.task, item.payload.as_ref()))
+            .collect(),
         range_deletes: contents
             .range_deletes
             .iter()

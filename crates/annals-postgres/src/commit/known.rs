@@ -87,7 +87,8 @@ impl KnownThread {
             .filter_map(|(namespace, of)| Some((namespace.clone(), of.as_ref()?.head.as_ref()?.0)))
             .collect();
         let is_small = |point: &KnownPoint| {
-            let bytes = |value: &WriteValue| (0..).map_while(|part| value.payload(part)).map(|of| of.len()).sum::<usize>();
+            let bytes =
+                |value: &WriteValue| (0..).map_while(|part| value.payload(part)).map(|of| of.len()).sum::<usize>();
             point.writes.iter().map(|write| bytes(&write.value)).sum::<usize>() <= KNOWN_WRITES_BYTES_MAX
         };
         self.points.retain(|key, point| heads.contains(key) && point.as_deref().is_some_and(is_small));
@@ -218,8 +219,12 @@ pub(crate) struct Loaded {
 /// Reads threads with all that is needed of them, in one round trip.
 pub(crate) async fn load(lanes: &Lanes, needs: &Needs, ids: &BTreeSet<ThreadId>) -> Result<Loaded, StoreError> {
     let texts = |texts: Vec<String>| Param::Texts(texts.into_iter().map(Some).collect());
-    let spaces: Vec<(&ThreadId, &Namespace)> =
-        needs.threads.iter().filter(|(id, _)| ids.contains(*id)).flat_map(|(id, of)| of.spaces.iter().map(move |space| (id, space))).collect();
+    let spaces: Vec<(&ThreadId, &Namespace)> = needs
+        .threads
+        .iter()
+        .filter(|(id, _)| ids.contains(*id))
+        .flat_map(|(id, of)| of.spaces.iter().map(move |space| (id, space)))
+        .collect();
     let root = Namespace::root();
     let mut wanted: Vec<Wanted<'_>> = ids.iter().map(|id| (id, &root, None)).collect();
     let points = needs.threads.iter().filter(|(id, _)| ids.contains(*id));

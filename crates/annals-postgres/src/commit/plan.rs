@@ -108,6 +108,16 @@ impl<'l> Plan<'l> {
         self.finish()
     }
 
+    /// Refuses a batch whose thread has changed since it was read.
+    pub(crate) fn verify_change(&mut self, thread: &ThreadId, change: Option<i64>) -> Planned<()> {
+        if let Some(change) = change
+            && self.thread(thread)?.known.change != change
+        {
+            return Err(StoreError::FieldConflict { thread: thread.clone(), field: "the thread".to_owned() }.into());
+        }
+        Ok(())
+    }
+
     /// Returns a thread to work on.
     pub(crate) fn thread(&mut self, id: &ThreadId) -> Planned<&mut WorkThread> {
         if !self.threads.contains_key(id) {
@@ -199,9 +209,9 @@ impl<'l> Plan<'l> {
         for timer in &part.timers {
             let Some(space) = self.space(&part.thread, &part.namespace)? else { break };
             let thread = self.change(&part.thread)?.known.number;
-            self.rows.timers.retain(|other| {
-                (other.thread, other.namespace, other.task) != (thread, space.number, timer.task)
-            });
+            self.rows
+                .timers
+                .retain(|other| (other.thread, other.namespace, other.task) != (thread, space.number, timer.task));
             let at = timer.wake_at.map(|at| (timer.checkpoint, at.as_micros()));
             self.rows.timers.push(TimerPut { thread, namespace: space.number, task: timer.task, at });
         }
@@ -259,7 +269,8 @@ impl<'l> Plan<'l> {
         self.merge_writes(&at, records_of(new))?;
         let after = self.change(&part.thread)?.known.seq;
         for write in &new.writes {
-            let is_same = |other: &TaskWritePut| (other.place, other.task, other.index) == (place, new.task, write.index);
+            let is_same =
+                |other: &TaskWritePut| (other.place, other.task, other.index) == (place, new.task, write.index);
             match self.rows.task_writes.iter().position(is_same) {
                 Some(_) if write.index >= 0 => continue,
                 Some(at) => _ = self.rows.task_writes.remove(at),
@@ -270,7 +281,15 @@ impl<'l> Plan<'l> {
                 to.write_value(&write.value, &mut |to, _, payload| to.payload(payload));
             });
             let (channel, mark) = (write.channel.to_string(), write.mark.map(|mark| mark.number()));
-            self.rows.task_writes.push(TaskWritePut { place, task: new.task, index: write.index, after, channel, mark, value });
+            self.rows.task_writes.push(TaskWritePut {
+                place,
+                task: new.task,
+                index: write.index,
+                after,
+                channel,
+                mark,
+                value,
+            });
         }
         Ok(())
     }

@@ -231,8 +231,11 @@ impl PlannedRows {
             vec![int(rows, |row| row.thread), int(rows, |row| row.number), int(rows, |row| row.seq), content]
         });
         add(self.operations.is_empty(), commit_sql::INSERT_OPERATION_CHANGES, &|| {
-            let rows: Vec<_> =
-                self.operations.iter().flat_map(|of| of.changes.iter().map(move |change| (of.number, change))).collect();
+            let rows: Vec<_> = self
+                .operations
+                .iter()
+                .flat_map(|of| of.changes.iter().map(move |change| (of.number, change)))
+                .collect();
             let part = |part: fn(&(i64, Vec<u8>, Vec<u8>)) -> &Vec<u8>| blobs(&rows, |row| Some(part(row.1).clone()));
             vec![int(&rows, |row| row.1.0), int(&rows, |row| row.0), part(|row| &row.1), part(|row| &row.2)]
         });

@@ -4,8 +4,7 @@
 use crate::sql::lease_columns;
 
 /// Makes threads, at change 0.
-pub(crate) const INSERT_THREADS: &str =
-    "INSERT INTO thread (number, id, change, token, created_at, seq, operation, namespaces, archived) \
+pub(crate) const INSERT_THREADS: &str = "INSERT INTO thread (number, id, change, token, created_at, seq, operation, namespaces, archived) \
      SELECT x.number, x.id, 0, 0, x.created_at, 0, 0, 0, false \
      FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS x (number, id, created_at) ORDER BY x.id \
      ON CONFLICT (id) DO NOTHING";
@@ -33,8 +32,7 @@ pub(crate) const CHANGE_THREADS: &str = "WITH want AS (\
 /// Removes the threads that the commit made and did not change.
 pub(crate) const DROP_THREADS: &str = "DELETE FROM thread WHERE number = ANY ($1::bigint[]) AND change = 0";
 
-pub(crate) const PUT_NAMESPACES: &str =
-    "INSERT INTO namespace (thread, number, path, newest, newest_branch, newest_ordinal, head, head_branch, head_ordinal) \
+pub(crate) const PUT_NAMESPACES: &str = "INSERT INTO namespace (thread, number, path, newest, newest_branch, newest_ordinal, head, head_branch, head_ordinal) \
      SELECT x.* FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::bytea[], $6::bigint[], $7::bigint[], \
      $8::bytea[], $9::bigint[], $10::bigint[]) \
      AS x (thread, number, path, newest, newest_branch, newest_ordinal, head, head_branch, head_ordinal) \
@@ -43,16 +41,14 @@ pub(crate) const PUT_NAMESPACES: &str =
      newest_ordinal = excluded.newest_ordinal, head = excluded.head, head_branch = excluded.head_branch, \
      head_ordinal = excluded.head_ordinal";
 
-pub(crate) const INSERT_BRANCHES: &str =
-    "INSERT INTO branch (thread, branch, namespace, first, parent_thread, parent_branch) \
+pub(crate) const INSERT_BRANCHES: &str = "INSERT INTO branch (thread, branch, namespace, first, parent_thread, parent_branch) \
      SELECT x.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[]) \
      AS x (thread, branch, namespace, first, parent_thread, parent_branch) \
      JOIN thread t ON t.number = x.thread AND t.token = $1";
 
 /// Inserts checkpoints. The arrays of their changes are slices of the last four arrays, and the positions of the items
 /// of the one before.
-pub(crate) const INSERT_CHECKPOINTS: &str =
-    "INSERT INTO checkpoint (thread, branch, ordinal, namespace, id, seq, parent, forked_from, step, source, \
+pub(crate) const INSERT_CHECKPOINTS: &str = "INSERT INTO checkpoint (thread, branch, ordinal, namespace, id, seq, parent, forked_from, step, source, \
      created_at, run, app_version, metadata, exact, parents, tasks, pruned, checksum, seen, consumed, snapshot, \
      consumed_items, channels, versions, kinds, contents) \
      SELECT x.thread, x.branch, x.ordinal, x.namespace, x.id, x.seq, x.parent, x.forked_from, x.step, \
@@ -68,8 +64,7 @@ pub(crate) const INSERT_CHECKPOINTS: &str =
      app_version, metadata, exact, parents, tasks, checksum, seen, consumed, snapshot, first_item, last_item, first, \
      last) JOIN thread t ON t.number = x.thread AND t.token = $1";
 
-pub(crate) const INSERT_ITEMS: &str =
-    "INSERT INTO item (thread, branch, channel, position, ordinal, task, codec, data, item_id, kind, name, tool_calls, \
+pub(crate) const INSERT_ITEMS: &str = "INSERT INTO item (thread, branch, channel, position, ordinal, task, codec, data, item_id, kind, name, tool_calls, \
      body, input_tokens, output_tokens, exact) \
      SELECT x.thread, x.branch, x.channel, x.position, x.ordinal, x.task, x.codec::smallint, x.data, x.item_id, x.kind, \
      x.name, x.tool_calls, x.body, x.input_tokens, x.output_tokens, x.exact \
@@ -79,15 +74,13 @@ pub(crate) const INSERT_ITEMS: &str =
      AS x (thread, branch, channel, position, ordinal, task, codec, data, item_id, kind, name, tool_calls, body, \
      input_tokens, output_tokens, exact) JOIN thread t ON t.number = x.thread AND t.token = $1";
 
-pub(crate) const INSERT_RANGE_DELETES: &str =
-    "INSERT INTO range_delete (thread, branch, channel, ordinal, first, last, task, reference) \
+pub(crate) const INSERT_RANGE_DELETES: &str = "INSERT INTO range_delete (thread, branch, channel, ordinal, first, last, task, reference) \
      SELECT x.* FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], \
      $8::bigint[], $9::bytea[]) AS x (thread, branch, channel, ordinal, first, last, task, reference) \
      JOIN thread t ON t.number = x.thread AND t.token = $1";
 
 /// Stores writes of tasks: one with a special position replaces the one before, any other position retains its first.
-pub(crate) const PUT_TASK_WRITES: &str =
-    "INSERT INTO task_write (thread, branch, ordinal, task, position, change, channel, mark, value) \
+pub(crate) const PUT_TASK_WRITES: &str = "INSERT INTO task_write (thread, branch, ordinal, task, position, change, channel, mark, value) \
      SELECT x.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[], $6::bigint[], $7::bigint[], \
      $8::text[], $9::bigint[], $10::bytea[]) \
      AS x (thread, branch, ordinal, task, position, change, channel, mark, value) \
@@ -96,14 +89,12 @@ pub(crate) const PUT_TASK_WRITES: &str =
      channel = excluded.channel, mark = excluded.mark, value = excluded.value WHERE excluded.position < 0";
 
 /// Removes the timers of checkpoints.
-pub(crate) const DELETE_TIMERS_AT: &str =
-    "DELETE FROM timer x USING unnest($2::bigint[], $3::bigint[], $4::bytea[]) AS y (thread, namespace, checkpoint), \
+pub(crate) const DELETE_TIMERS_AT: &str = "DELETE FROM timer x USING unnest($2::bigint[], $3::bigint[], $4::bytea[]) AS y (thread, namespace, checkpoint), \
      thread t WHERE t.number = y.thread AND t.token = $1 AND x.thread = y.thread AND x.namespace = y.namespace \
      AND x.checkpoint = y.checkpoint";
 
 /// Removes the timers of tasks.
-pub(crate) const DELETE_TIMERS_OF: &str =
-    "DELETE FROM timer x USING unnest($2::bigint[], $3::bigint[], $4::bytea[]) AS y (thread, namespace, task), \
+pub(crate) const DELETE_TIMERS_OF: &str = "DELETE FROM timer x USING unnest($2::bigint[], $3::bigint[], $4::bytea[]) AS y (thread, namespace, task), \
      thread t WHERE t.number = y.thread AND t.token = $1 AND x.thread = y.thread AND x.namespace = y.namespace \
      AND x.task = y.task";
 
@@ -117,8 +108,7 @@ pub(crate) const INSERT_OPERATIONS: &str = "INSERT INTO operation (number, seq, 
      SELECT x.number, x.seq, x.content FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[]) \
      AS x (thread, number, seq, content) JOIN thread t ON t.number = x.thread AND t.token = $1";
 
-pub(crate) const INSERT_OPERATION_CHANGES: &str =
-    "INSERT INTO operation_change (thread, operation, field, content) \
+pub(crate) const INSERT_OPERATION_CHANGES: &str = "INSERT INTO operation_change (thread, operation, field, content) \
      SELECT x.* FROM unnest($2::bigint[], $3::bigint[], $4::bytea[], $5::bytea[]) \
      AS x (thread, operation, field, content) JOIN thread t ON t.number = x.thread AND t.token = $1";
 
@@ -157,8 +147,7 @@ pub(crate) const KNOWN_THREADS: &str = concat!(
 );
 
 /// The namespaces that a plan compares.
-pub(crate) const KNOWN_NAMESPACES: &str =
-    "SELECT t.id, n.path, n.number, n.newest, n.newest_branch, n.newest_ordinal, n.head, n.head_branch, \
+pub(crate) const KNOWN_NAMESPACES: &str = "SELECT t.id, n.path, n.number, n.newest, n.newest_branch, n.newest_ordinal, n.head, n.head_branch, \
      n.head_ordinal FROM unnest($1::text[], $2::text[]) AS w (id, path) \
      JOIN thread t ON t.id = w.id JOIN namespace n ON n.thread = t.number AND n.path = w.path";
 

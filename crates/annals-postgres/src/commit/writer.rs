@@ -8,7 +8,6 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc::SyncSender;
 
 use annals::base::{Clock, IdSource, SystemClock, ThreadId};
@@ -26,13 +25,15 @@ use super::planned::PlannedRows;
 use super::sql as commit_sql;
 use crate::client::{Answers, Lanes, Param, PgQuery, back_off};
 use crate::error::{PgFault, write_error};
+use crate::follow::Notifier;
 use crate::limits::{ATTEMPTS_MAX, BACKOFF_FIRST, GROUP_MAX, KNOWN_THREADS_MAX, PLANS_MAX};
 use crate::rows::Cells;
 
 /// What is handed to the writer.
 #[derive(Debug)]
 pub(crate) enum WriteJob {
-    Batch(Box<Batch>, CommitSettler),
+    /// A batch, and the number of changes that its thread must have.
+    Batch(Box<Batch>, Option<i64>, CommitSettler),
     Operation(Box<NewOperation>, SyncSender<Result<u64, StoreError>>),
 }
 
@@ -43,7 +44,7 @@ impl WriteJob {
             operation.changes.iter().map(|change| change.thread.clone()).collect()
         };
         match self {
-            Self::Batch(batch, _) => {
+            Self::Batch(batch, ..) => {
                 let of_parts = batch.parts().map(|part| part.thread.clone());
                 of_parts.chain(batch.operation.iter().flat_map(changed)).collect()
             }
@@ -53,28 +54,29 @@ impl WriteJob {
 
     fn needs(&self, needs: &mut Needs) -> Result<(), StoreError> {
         match self {
-            Self::Batch(batch, _) => needs.add_batch(batch),
+            Self::Batch(batch, ..) => needs.add_batch(batch),
             Self::Operation(operation, _) => needs.add_operation(operation, &BTreeSet::new()),
         }
     }
 
     /// Returns the names of the groups whose limits a claim compares.
     fn groups(&self) -> Vec<String> {
-        let Self::Batch(batch, _) = self else { return Vec::new() };
+        let Self::Batch(batch, ..) = self else { return Vec::new() };
         let entered = batch.lease.as_ref().and_then(|lease| lease.entered());
         entered.into_iter().flat_map(|(_, groups)| groups.iter().map(|group| group.name.clone())).collect()
     }
 
     fn is_in_one_chain_with(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Batch(one, _), Self::Batch(other, _)) => one.chain.is_some() && one.chain == other.chain,
+            (Self::Batch(one, ..), Self::Batch(other, ..)) => one.chain.is_some() && one.chain == other.chain,
             _ => false,
         }
     }
 
     fn plan(&self, plan: &mut Plan<'_>, members: &GroupMembers) -> Result<(), Unplanned> {
         match self {
-            Self::Batch(batch, _) => {
+            Self::Batch(batch, change, _) => {
+                plan.verify_change(&batch.thread, *change)?;
                 // An earlier batch of the chain may have been refused.
                 batch.write_in_chain(|| Ok(()))?;
                 plan.batch(batch, members)
@@ -85,7 +87,7 @@ impl WriteJob {
 
     fn settle(self, outcome: Result<Option<u64>, StoreError>) {
         match self {
-            Self::Batch(batch, settler) => settler.settle(batch.write_in_chain(|| outcome.map(|_| ()))),
+            Self::Batch(batch, _, settler) => settler.settle(batch.write_in_chain(|| outcome.map(|_| ()))),
             Self::Operation(_, done) => {
                 let missing = || StoreError::OutcomeUnknown { reason: "the operation has no number".into() };
                 _ = done.send(outcome.and_then(|number| number.ok_or_else(missing)));
@@ -114,15 +116,15 @@ struct Ready {
 
 /// The offset of the server's clock to that of this process, in microseconds.
 #[derive(Debug, Default)]
-pub(crate) struct ServerClock(AtomicI64);
+struct ServerClock(i64);
 
 impl ServerClock {
-    pub(crate) fn now(&self) -> i64 {
-        SystemClock.now().as_micros() + self.0.load(Ordering::Relaxed)
+    fn now(&self) -> i64 {
+        SystemClock.now().as_micros() + self.0
     }
 
-    fn note(&self, server: i64) {
-        self.0.store(server - SystemClock.now().as_micros(), Ordering::Relaxed);
+    fn note(&mut self, server: i64) {
+        self.0 = server - SystemClock.now().as_micros();
     }
 }
 
@@ -130,7 +132,8 @@ impl ServerClock {
 pub(crate) struct Writer {
     lanes: Arc<Lanes>,
     signal: Arc<LogSignal>,
-    clock: Arc<ServerClock>,
+    notifier: Arc<Notifier>,
+    clock: ServerClock,
     known: Loaded,
     /// The threads that are known, the least recently used first.
     used: VecDeque<ThreadId>,
@@ -140,9 +143,9 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(lanes: Arc<Lanes>, signal: Arc<LogSignal>, clock: Arc<ServerClock>) -> Self {
-        let (known, used) = (Loaded::default(), VecDeque::new());
-        Self { lanes, signal, clock, known, used, random: IdSource::new(), last: 0 }
+    pub(crate) fn new(lanes: Arc<Lanes>, signal: Arc<LogSignal>, notifier: Arc<Notifier>) -> Self {
+        let (known, used, clock) = (Loaded::default(), VecDeque::new(), ServerClock::default());
+        Self { lanes, signal, notifier, clock, known, used, random: IdSource::new(), last: 0 }
     }
 
     /// Writes what comes until the other end is dropped.
@@ -250,7 +253,8 @@ impl Writer {
             let clock = self.clock.now().max(self.last + 1);
             let mut plan = Plan::begin(&self.known, (clock, self.random.random()));
             let planned = pending.job.plan(&mut plan, members);
-            let is_fresh = pending.needs.threads.keys().all(|id| self.known.threads.get(id).is_some_and(|of| of.is_fresh));
+            let is_fresh =
+                pending.needs.threads.keys().all(|id| self.known.threads.get(id).is_some_and(|of| of.is_fresh));
             match planned {
                 Ok(()) if plan.is_empty() && is_fresh => settled.push((at, Ok(plan.operation))),
                 Ok(()) if plan.is_empty() => pending.is_stale = true,
@@ -267,10 +271,15 @@ impl Writer {
                     needs.spaces.insert(namespace.clone());
                     needs.points.extend(id.map(|id| (namespace, id)));
                 }
-                Err(Unplanned::Refused(error)) if is_fresh || pending.plans >= PLANS_MAX => settled.push((at, Err(error))),
+                Err(Unplanned::Refused(error)) if is_fresh || pending.plans >= PLANS_MAX => {
+                    settled.push((at, Err(error)))
+                }
                 Err(Unplanned::Refused(_)) => pending.is_stale = true,
             }
-            if pending.plans >= PLANS_MAX && !ready.iter().any(|of| of.job == at) && !settled.iter().any(|of| of.0 == at) {
+            if pending.plans >= PLANS_MAX
+                && !ready.iter().any(|of| of.job == at)
+                && !settled.iter().any(|of| of.0 == at)
+            {
                 settled.push((at, Err(StoreError::Busy { waited_ms: 0, holder: None })));
             }
         }
@@ -306,7 +315,8 @@ impl Writer {
     fn settle_ready(&mut self, group: &mut Vec<Pending>, ready: Vec<Ready>, changed: &BTreeSet<i64>) {
         let mut stored = Vec::new();
         for Ready { job, threads, operation, .. } in ready {
-            let is_stored = threads.iter().filter(|work| work.is_changed).all(|work| changed.contains(&work.known.number));
+            let is_stored =
+                threads.iter().filter(|work| work.is_changed).all(|work| changed.contains(&work.known.number));
             if !is_stored {
                 group[job].is_stale = true;
                 continue;
@@ -322,6 +332,7 @@ impl Writer {
         self.forget_old();
         if !stored.is_empty() {
             self.signal.notify();
+            self.notifier.committed.notify_one();
         }
         stored.into_iter().rev().for_each(|(job, operation)| group.remove(job).job.settle(Ok(operation)));
     }

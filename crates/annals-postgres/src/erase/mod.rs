@@ -82,8 +82,7 @@ async fn delete_once(lanes: &Lanes, threads: &[ThreadId]) -> Result<Result<(), S
         Ok(None) => {}
         Ok(Some(error)) | Err(error) => return Ok(Err(error)),
     }
-    let deletions: Vec<PgQuery> =
-        erase_sql::DELETIONS.iter().map(|sql| PgQuery::new(sql, [numbers.clone()])).collect();
+    let deletions: Vec<PgQuery> = erase_sql::DELETIONS.iter().map(|sql| PgQuery::new(sql, [numbers.clone()])).collect();
     pipeline(&client, &deletions, Together::Apart).await?;
     client.batch_execute(common_sql::COMMIT).await?;
     Ok(Ok(()))

@@ -113,7 +113,8 @@ pub(crate) fn writes(answers: &[Vec<Row>], count: usize) -> Result<Vec<Vec<Write
         let (seq, branch, ordinal) = (cells.next::<i64>()?, cells.next::<i64>()?, cells.next::<i64>()?);
         let packed = cells.next::<&[u8]>()?;
         let changes = PgChanges::read(&mut cells)?;
-        let item = |channel: &str, position: i64| items.get(&(at, branch, ordinal, channel.to_owned(), position)).cloned();
+        let item =
+            |channel: &str, position: i64| items.get(&(at, branch, ordinal, channel.to_owned(), position)).cloned();
         for new in unpack_consumed(packed, &changes, item)? {
             found[at].extend(records_of(&new).map(|record| ((seq, false), record)));
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use annals::base::limits::PAGE_ROWS_MAX;
 use annals::base::{TaskId, Timestamp};
-use annals::store::log::{CheckpointQuery, HeadParts, NamespaceRef, RecordQuery, TimerQuery};
 use annals::store::backend::sort_changes;
+use annals::store::log::{CheckpointQuery, HeadParts, NamespaceRef, RecordQuery, TimerQuery};
 use annals::store::operation::{OperationChange, OperationQuery, OperationRecord};
 use annals::store::record::{CheckpointRecord, StoredHead, TimerRecord, WriteRecord};
 use annals::store::{CheckpointRef, StoreError};
@@ -83,8 +83,10 @@ pub(crate) fn records(backend: &PostgresBackend, query: &RecordQuery<'_>) -> Rec
             let wanted = [at(point)];
             let column = |ordinal: &u64| Some(i64::try_from(*ordinal).unwrap_or(i64::MAX));
             let ordinals_param = Param::Ints(ordinals.iter().map(column).collect());
-            let queries =
-                vec![query_at(sql::RECORDS_AT, &wanted, []), query_at(read_sql::ORDINALS_AT, &wanted, [ordinals_param])];
+            let queries = vec![
+                query_at(sql::RECORDS_AT, &wanted, []),
+                query_at(read_sql::ORDINALS_AT, &wanted, [ordinals_param]),
+            ];
             let answers = backend.client.read(queries, Together::Snapshot)?;
             points::records(&answers[0], 1)?.pop().flatten().ok_or_else(|| not_found(point))?;
             let found: BTreeMap<u64, CheckpointRecord> =
@@ -117,7 +119,8 @@ fn all(rows: &[Row]) -> Records {
 fn page(backend: &PostgresBackend, query: &CheckpointQuery) -> Records {
     let limit = if query.limit == 0 { PAGE_ROWS_MAX } else { query.limit.min(PAGE_ROWS_MAX) };
     let before = query.before.map_or([0xff; 17].to_vec(), |id| id.as_bytes().to_vec());
-    let (thread, before, limit) = (text(query.thread.as_str()), Param::Bytes(Some(before)), Param::Int(Some(limit as i64)));
+    let (thread, before, limit) =
+        (text(query.thread.as_str()), Param::Bytes(Some(before)), Param::Int(Some(limit as i64)));
     let query = match &query.namespace {
         Some(namespace) => PgQuery::new(read_sql::PAGE_OF, [thread, text(namespace.as_str()), before, limit]),
         None => PgQuery::new(read_sql::PAGE, [thread, before, limit]),
@@ -158,7 +161,10 @@ pub(crate) fn writes_of(backend: &PostgresBackend, of: &[&CheckpointRef]) -> Res
     points::writes(&answers[1..4], of.len())
 }
 
-pub(crate) fn operations(backend: &PostgresBackend, query: &OperationQuery) -> Result<Vec<OperationRecord>, StoreError> {
+pub(crate) fn operations(
+    backend: &PostgresBackend,
+    query: &OperationQuery,
+) -> Result<Vec<OperationRecord>, StoreError> {
     let limit = if query.limit == 0 { PAGE_ROWS_MAX } else { query.limit.min(PAGE_ROWS_MAX) };
     let before = query.before.map_or(i64::MAX, |before| i64::try_from(before).unwrap_or(i64::MAX));
     let thread = query.thread.as_ref().map(|thread| thread.as_str().to_owned());

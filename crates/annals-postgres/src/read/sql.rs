@@ -78,7 +78,7 @@ pub(crate) const VERSIONS_AT: &str = concat!(
 
 /// Threads by their ids: number, fields and lease.
 pub(crate) const THREADS: &str = concat!(
-    "SELECT t.id, t.number, t.created_at, t.activity, t.updated_at, t.fields, ",
+    "SELECT t.id, t.change, t.created_at, t.activity, t.updated_at, t.fields, ",
     lease_columns!(),
     " FROM thread t WHERE t.id = ANY ($1::text[])"
 );
@@ -92,8 +92,7 @@ pub(crate) const SIZES: &str = "SELECT t.id, \
      (SELECT count(*) FROM branch b WHERE b.thread = t.number) \
      FROM thread t WHERE t.id = ANY ($1::text[])";
 
-pub(crate) const NAMESPACES: &str =
-    "SELECT t.id, n.path FROM thread t JOIN namespace n ON n.thread = t.number WHERE t.id = ANY ($1::text[]) \
+pub(crate) const NAMESPACES: &str = "SELECT t.id, n.path FROM thread t JOIN namespace n ON n.thread = t.number WHERE t.id = ANY ($1::text[]) \
      ORDER BY n.path";
 
 /// The threads that were forked from threads, the first fork first.

@@ -118,7 +118,12 @@ fn column(position: u64) -> i64 {
     i64::try_from(position).unwrap_or(i64::MAX)
 }
 
-pub(crate) fn read(backend: &PostgresBackend, at: &CheckpointRef, query: &StateQuery<'_>, visit: VisitState<'_>) -> Visited {
+pub(crate) fn read(
+    backend: &PostgresBackend,
+    at: &CheckpointRef,
+    query: &StateQuery<'_>,
+    visit: VisitState<'_>,
+) -> Visited {
     match query {
         StateQuery::Record => {
             let (record, state) = load(backend, at)?;
@@ -165,10 +170,7 @@ fn load(backend: &PostgresBackend, point: &CheckpointRef) -> Result<(PgRecord, P
 }
 
 /// Returns the contents of channels that were written before the index snapshot, by channel.
-fn older_values(
-    backend: &PostgresBackend,
-    state: &PointState,
-) -> Result<BTreeMap<Arc<str>, PgContent>, StoreError> {
+fn older_values(backend: &PostgresBackend, state: &PointState) -> Result<BTreeMap<Arc<str>, PgContent>, StoreError> {
     let is_near = |place: &PgPlace| state.rows.iter().any(|(at, _)| at == place);
     let far = state.skeleton.channels.iter().filter(|(_, of)| of.kind == VALUE && !is_near(&of.place));
     let far: Vec<(&Arc<str>, PgPlace)> = far.map(|(channel, of)| (channel, of.place)).collect();
@@ -290,7 +292,11 @@ fn live(
     Ok(stored)
 }
 
-fn all_items(backend: &PostgresBackend, point: &CheckpointRef, channel: &str) -> Result<StoredItems, StoreError> {
+pub(crate) fn all_items(
+    backend: &PostgresBackend,
+    point: &CheckpointRef,
+    channel: &str,
+) -> Result<StoredItems, StoreError> {
     let mut range = of_channels(point, &[channel]);
     let deletes = PgQuery::new(sql::RANGE_DELETES_AT, range.clone());
     range.extend([number(0), number(i64::MAX)]);

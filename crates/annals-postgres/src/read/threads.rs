@@ -50,7 +50,7 @@ pub(crate) fn rows(
             let mut parts = parts;
             parts.info = true;
             let infos = listed(backend, query)?;
-            let ids: Vec<&ThreadId> = infos.iter().map(|(info, _)| info.id()).collect();
+            let ids: Vec<&ThreadId> = infos.iter().map(|(info, ..)| info.id()).collect();
             rows_of(backend, &ids, parts, false)
         }
     }
@@ -161,6 +161,7 @@ fn add_branch(row: &mut ThreadRow, cells: &mut Cells<'_>) -> Result<(), StoreErr
 
 /// A thread as its row has it.
 struct ThreadState {
+    change: i64,
     created_at: Timestamp,
     /// The position and the timestamp of the newest checkpoint of the root namespace.
     activity: Option<(u64, Timestamp)>,
@@ -171,12 +172,12 @@ struct ThreadState {
 fn known(rows: &[Row]) -> Result<HashMap<ThreadId, ThreadState>, StoreError> {
     let read = |row| {
         let mut cells = Cells::of(row);
-        let (id, _) = (cells.thread()?, cells.next::<i64>()?);
+        let (id, change) = (cells.thread()?, cells.next::<i64>()?);
         let created_at = Timestamp::from_micros(cells.next()?);
         let (seq, updated_at) = (cells.next::<Option<i64>>()?, cells.next::<Option<i64>>()?);
         let activity = seq.zip(updated_at).map(|(seq, at)| (seq.cast_unsigned(), Timestamp::from_micros(at)));
         let (fields, lease) = (fields(cells.next()?)?, cells.lease()?);
-        Ok((id, ThreadState { created_at, activity, fields, lease }))
+        Ok((id, ThreadState { change, created_at, activity, fields, lease }))
     };
     rows.iter().map(read).collect()
 }
@@ -206,25 +207,26 @@ fn infos_of(
     Ok(found)
 }
 
+/// A thread without counts, with its lease, at a number of changes.
+pub(crate) type ClaimedState = (ThreadInfo, Option<LeaseRecord>, i64);
+
 /// Returns threads with their leases, without counts; those without a root namespace are left out.
-pub(crate) fn claimable(
-    backend: &PostgresBackend,
-    ids: &[&ThreadId],
-) -> Result<Vec<(ThreadInfo, Option<LeaseRecord>)>, StoreError> {
+pub(crate) fn claimable(backend: &PostgresBackend, ids: &[&ThreadId]) -> Result<Vec<ClaimedState>, StoreError> {
     let mut queries = vec![PgQuery::new(read_sql::THREADS, [ids_param(ids)])];
     queries.extend(info_queries(ids));
     let answers: Answers = backend.client.read(queries, Together::Snapshot)?;
     let mut known = known(&answers[0])?;
     let infos = infos_of(ids, &known, &answers[1..])?;
-    Ok(infos.into_iter().map(|(id, info)| (info, known.remove(&id).and_then(|of| of.lease))).collect())
+    let state = |(id, info)| {
+        let of = known.remove(&id)?;
+        Some((info, of.lease, of.change))
+    };
+    Ok(infos.into_iter().filter_map(state).collect())
 }
 
 /// Returns the page of a listing, without counts.
-pub(crate) fn listed(
-    backend: &PostgresBackend,
-    query: &ThreadQuery,
-) -> Result<Vec<(ThreadInfo, Option<LeaseRecord>)>, StoreError> {
-    let (mut page, mut leases) = (ThreadPage::new(query), HashMap::new());
+pub(crate) fn listed(backend: &PostgresBackend, query: &ThreadQuery) -> Result<Vec<ClaimedState>, StoreError> {
+    let (mut page, mut states) = (ThreadPage::new(query), HashMap::new());
     let mut after = query.after.as_ref().map(|after| {
         let priority = i64::from(annals::base::limits::PRIORITY_MAX.saturating_sub(after.queue_place().0));
         (after.seq().cast_signed(), priority, after.id().as_str().to_owned())
@@ -236,11 +238,12 @@ pub(crate) fn listed(
         for row in &rows {
             let mut cells = Cells::of(row);
             let id = cells.thread()?;
-            after = Some((cells.next()?, cells.next::<Option<i16>>()?.unwrap_or_default().into(), id.as_str().to_owned()));
+            after =
+                Some((cells.next()?, cells.next::<Option<i16>>()?.unwrap_or_default().into(), id.as_str().to_owned()));
             ids.push(id);
         }
-        for (info, lease) in claimable(backend, &ids.iter().collect::<Vec<_>>())? {
-            leases.insert(info.id().clone(), lease);
+        for (info, lease, change) in claimable(backend, &ids.iter().collect::<Vec<_>>())? {
+            states.insert(info.id().clone(), (lease, change));
             page.offer(info);
         }
         if (rows.len() as i64) < limit {
@@ -248,7 +251,7 @@ pub(crate) fn listed(
         }
     }
     let threads = page.into_threads().into_iter();
-    Ok(threads.map(|info| (leases.remove(info.id()).flatten(), info)).map(|(lease, info)| (info, lease)).collect())
+    Ok(threads.filter_map(|info| states.remove(info.id()).map(|(lease, change)| (info, lease, change))).collect())
 }
 
 fn listing(query: &ThreadQuery, after: Option<&(i64, i64, String)>, limit: i64) -> PgQuery {

@@ -45,7 +45,15 @@ impl Server {
         }
         let started = Started { folder, programs, user };
         let data = started.data();
-        checked(started.command("initdb").arg("-D").arg(&data).args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"]))?;
+        checked(started.command("initdb").arg("-D").arg(&data).args([
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--no-sync",
+        ]))?;
         started.control("start")?;
         let url = format!("postgres://postgres@localhost/postgres?host={}", started.folder.path().display());
         Ok(Self { url, started: Some(started), schemas: AtomicU64::new(0) })
@@ -116,8 +124,12 @@ impl Drop for Started {
 }
 
 fn checked(command: &mut Command) -> Result<(), String> {
-    let Output { status, stderr, .. } =
-        command.stdout(Stdio::null()).stderr(Stdio::piped()).stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
+    let Output { status, stderr, .. } = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| error.to_string())?;
     if status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&stderr).into_owned()) }
 }
 

@@ -16,7 +16,10 @@ pub(crate) fn tests() -> Vec<Test> {
         };
         tests.push((format!("suite::{}", case.0), Box::new(run)));
     }
-    tests.push(("suite::calls".into(), Box::new(|server| conformance::run_calls(&|| std::sync::Arc::new(server.backend())))));
+    tests.push((
+        "suite::calls".into(),
+        Box::new(|server| conformance::run_calls(&|| std::sync::Arc::new(server.backend()))),
+    ));
     tests.push(("suite::race_of_processes".into(), Box::new(race_of_processes)));
     tests
 }

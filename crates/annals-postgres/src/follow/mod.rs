@@ -1,0 +1,190 @@
+//! Followers of the log, and the notifications that wake them.
+//!
+//! A position is the number of a transaction and a `seq`. Only what comes before the oldest transaction that has not
+//! ended is shown: a later commit never has an earlier position. Each process notifies the others, outside its commits
+//! and at most every ten milliseconds, because a notification inside a commit lets the others wait for its disk. A
+//! follower that misses one looks at the log after a second.
+
+mod sql;
+
+use std::sync::Arc;
+
+use annals::base::{IdSource, ThreadId};
+use annals::store::StoreError;
+use annals::store::backend::LogProbe;
+use annals::store::log::{ChangePage, Follow, LogPosition, LogSignal, LogWatch};
+use tokio::sync::Notify;
+use tokio_postgres::{AsyncMessage, Client, NoTls};
+
+use self::sql as follow_sql;
+use crate::PostgresBackend;
+use crate::client::{Lanes, Param, PgQuery, Together};
+use crate::error::{PgFault, corrupt};
+use crate::limits::{NOTIFY_INTERVAL, RECONNECT_PAUSE, WATCH_PAUSE};
+use crate::rows::{Cells, record};
+
+/// Reads a position: the number of a transaction, and a `seq`.
+fn parts(position: &LogPosition) -> Result<(u64, i64), StoreError> {
+    let bytes = position.as_bytes();
+    if bytes.is_empty() {
+        return Ok((0, i64::MIN));
+    }
+    let foreign = || StoreError::Invalid { field: "position", reason: "it is of another store".into() };
+    let bytes: [u8; 16] = bytes.try_into().map_err(|_| foreign())?;
+    let number = u128::from_be_bytes(bytes);
+    Ok(((number >> 64) as u64, (number as u64).cast_signed()))
+}
+
+fn position(xact: &str, seq: i64) -> Result<LogPosition, StoreError> {
+    let xact: u64 = xact.parse().map_err(|_| corrupt("checkpoint.xact", "it is no number"))?;
+    let number = (u128::from(xact) << 64) | u128::from(seq.cast_unsigned());
+    LogPosition::from_bytes(&number.to_be_bytes())
+}
+
+impl Follow for PostgresBackend {
+    fn changes_after(
+        &self,
+        after: &LogPosition,
+        thread: Option<&ThreadId>,
+        limit: usize,
+    ) -> Result<ChangePage, StoreError> {
+        let (xact, seq) = parts(after)?;
+        let params = [
+            Param::Text(Some(xact.to_string())),
+            Param::Int(Some(seq)),
+            Param::Text(thread.map(|thread| thread.as_str().to_owned())),
+            Param::Int(Some(i64::try_from(limit).unwrap_or(i64::MAX))),
+        ];
+        let rows = self.client.read(vec![PgQuery::new(follow_sql::CHANGES, params)], Together::Apart)?.remove(0);
+        let (mut records, mut last) = (Vec::new(), *after);
+        for row in &rows {
+            let mut cells = Cells::of(row);
+            let xact = cells.next::<String>()?;
+            let of = record(&mut cells)?.record;
+            last = position(&xact, of.seq.cast_signed())?;
+            records.push((last, of));
+        }
+        Ok(ChangePage::new(records, last))
+    }
+
+    fn position(&self, newest: u64) -> Result<LogPosition, StoreError> {
+        let offset = Param::Int(Some(i64::try_from(newest).unwrap_or(i64::MAX)));
+        let rows = self.client.read(vec![PgQuery::new(follow_sql::POSITION, [offset])], Together::Apart)?.remove(0);
+        let Some(row) = rows.first() else { return Ok(LogPosition::START) };
+        let mut cells = Cells::of(row);
+        position(cells.next()?, cells.next()?)
+    }
+
+    fn watch(&self) -> Result<LogWatch, StoreError> {
+        self.listen();
+        let mut probe =
+            NewestProbe { lanes: Arc::clone(&self.client.lanes), client: self.client.remote(), newest: None };
+        probe.has_changed()?;
+        Ok(LogWatch::new(Arc::clone(&self.signal), Some(Box::new(probe))).every(WATCH_PAUSE))
+    }
+}
+
+/// Looks whether there is a newer checkpoint.
+#[derive(Debug)]
+struct NewestProbe {
+    lanes: Arc<Lanes>,
+    client: crate::client::RemoteClient,
+    newest: Option<(String, i64)>,
+}
+
+impl LogProbe for NewestProbe {
+    fn has_changed(&mut self) -> Result<bool, StoreError> {
+        let lanes = Arc::clone(&self.lanes);
+        let rows = self.client.wait(async move {
+            let query = [PgQuery::new(follow_sql::NEWEST, [])];
+            lanes.read(&query, Together::Apart).await.map_err(crate::error::read_error)
+        })?;
+        let newest = rows[0].first().map(|row| {
+            let mut cells = Cells::of(row);
+            Ok::<_, StoreError>((cells.next::<String>()?, cells.next::<i64>()?))
+        });
+        let newest = newest.transpose()?;
+        let has_changed = newest != self.newest;
+        self.newest = newest;
+        Ok(has_changed)
+    }
+}
+
+/// Notifies the other processes of commits.
+#[derive(Debug)]
+pub(crate) struct Notifier {
+    pub(crate) committed: Notify,
+    /// Tells the notifications of this process from those of others.
+    name: String,
+}
+
+impl Notifier {
+    pub(crate) fn new() -> Self {
+        Self { committed: Notify::new(), name: format!("{:016x}", IdSource::new().random()) }
+    }
+
+    /// Sends notifications, at most one in an interval. A process that is not reached looks by itself.
+    pub(crate) async fn run(self: Arc<Self>, lanes: Arc<Lanes>) {
+        let mut open: Option<Client> = None;
+        loop {
+            self.committed.notified().await;
+            tokio::time::sleep(NOTIFY_INTERVAL).await;
+            if open.as_ref().is_none_or(Client::is_closed) {
+                open = match lanes.connect().await {
+                    Ok(client) => client.batch_execute(follow_sql::NO_SYNC).await.ok().map(|()| client),
+                    Err(_) => None,
+                };
+            }
+            let Some(client) = &open else { continue };
+            let name = (&self.name as &(dyn tokio_postgres::types::ToSql + Sync), tokio_postgres::types::Type::TEXT);
+            if client.query_typed(follow_sql::NOTIFY, &[name]).await.is_err() {
+                open = None;
+            }
+        }
+    }
+
+    /// Listens to the notifications of other processes, and wakes the followers of this one.
+    pub(crate) async fn listen(self: Arc<Self>, lanes: Arc<Lanes>, signal: Arc<LogSignal>) {
+        loop {
+            // An error ends the connection; what came meanwhile is found by a look.
+            _ = self.listen_once(&lanes, &signal).await;
+            signal.notify();
+            tokio::time::sleep(RECONNECT_PAUSE).await;
+        }
+    }
+
+    async fn listen_once(&self, lanes: &Lanes, signal: &LogSignal) -> Result<(), PgFault> {
+        let (client, mut connection) = lanes.config().connect(NoTls).await?;
+        let mut begin = Box::pin(async {
+            client.batch_execute(follow_sql::LISTEN).await?;
+            client.query_typed(follow_sql::SCHEMA, &[]).await?[0].try_get::<_, String>(0)
+        });
+        let mut schema = None;
+        std::future::poll_fn(|context| {
+            loop {
+                if schema.is_none()
+                    && let std::task::Poll::Ready(read) = begin.as_mut().poll(context)
+                {
+                    match read {
+                        Ok(read) => schema = Some(read),
+                        Err(error) => return std::task::Poll::Ready(Err(PgFault::from(error))),
+                    }
+                }
+                match std::task::ready!(connection.poll_message(context)) {
+                    Some(Ok(AsyncMessage::Notification(of))) => {
+                        let is_own = of.payload().ends_with(&self.name);
+                        let is_here =
+                            schema.as_ref().is_some_and(|schema| of.payload().starts_with(&format!("{schema} ")));
+                        if is_here && !is_own {
+                            signal.notify();
+                        }
+                    }
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => return std::task::Poll::Ready(Err(error.into())),
+                    None => return std::task::Poll::Ready(Ok(())),
+                }
+            }
+        })
+        .await
+    }
+}
