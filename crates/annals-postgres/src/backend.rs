@@ -202,6 +202,7 @@ impl Log for PostgresBackend {
         parts.follow = Some(self);
         parts.queues = Some(self);
         parts.searches = Some(self);
+        parts.prunes = Some(self);
         parts.checks = Some(self);
         parts.side_tables = Some(self);
         parts

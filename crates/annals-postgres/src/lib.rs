@@ -32,6 +32,7 @@ mod error;
 mod follow;
 mod limits;
 mod pack;
+mod prune;
 mod read;
 mod rows;
 mod schema;
