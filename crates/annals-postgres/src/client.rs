@@ -1,16 +1,18 @@
 //! The client of the server: a thread with a runtime of its own, a few connections, and statements that are pipelined.
 //!
 //! A call from any thread, inside another runtime or not, parks until its statements are done. The statements of a call
-//! are sent together: a round trip, which is counted. They have no names, so that a pooler may lend another connection
-//! of the server to each transaction. A connection that is lost is opened again; a read is repeated some times.
+//! are sent together: a round trip, which is counted. The server prepares each statement once on a connection; behind a
+//! pooler that lends another connection to each transaction, statements are sent without names. A connection that is
+//! lost is opened again; a read is repeated some times.
 //!
 //! Invariant: the statements of a transaction stand on their connection without others between them. *Absent:* the
 //! statements.
 
+use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::task::Poll;
 use std::time::Duration;
@@ -19,7 +21,7 @@ use annals::store::StoreError;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, oneshot};
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Config, NoTls, Row};
+use tokio_postgres::{Client, Config, NoTls, Row, Statement};
 
 use crate::error::{PgFault, read_error};
 use crate::limits::{ATTEMPTS_MAX, BACKOFF_FIRST, READ_CONNECTIONS};
@@ -81,7 +83,44 @@ pub(crate) enum Together {
 pub(crate) type Answers = Vec<Vec<Row>>;
 
 /// A connection that is opened when it is needed first, and anew when it was lost.
-type Lane = Mutex<Option<Arc<Client>>>;
+type Lane = Mutex<Option<Arc<PgConnection>>>;
+
+/// A connection, and the statements that the server has prepared on it.
+pub(crate) struct PgConnection {
+    pub(crate) client: Client,
+    prepared: parking_lot::Mutex<HashMap<&'static str, Statement>>,
+    /// True if statements are sent without names.
+    is_unnamed: bool,
+}
+
+impl std::fmt::Debug for PgConnection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PgConnection").field("is_unnamed", &self.is_unnamed).finish_non_exhaustive()
+    }
+}
+
+impl PgConnection {
+    /// Lets the server prepare the statements that it has not yet, in one round trip. Returns whether there were any.
+    async fn prepare(&self, queries: &[PgQuery]) -> Result<bool, PgFault> {
+        if self.is_unnamed {
+            return Ok(false);
+        }
+        let mut missing: Vec<&PgQuery> = Vec::new();
+        for query in queries {
+            let is_known = self.prepared.lock().contains_key(query.sql);
+            if !is_known && missing.iter().all(|other| other.sql != query.sql) {
+                missing.push(query);
+            }
+        }
+        let steps = missing.iter().map(|query| {
+            let types: Vec<Type> = query.params.iter().map(|param| param.typed().1).collect();
+            Box::pin(async move { self.client.prepare_typed(query.sql, &types).await }) as Step<'_, Statement>
+        });
+        let prepared = all(steps.collect()).await?;
+        self.prepared.lock().extend(missing.iter().map(|query| query.sql).zip(prepared));
+        Ok(!missing.is_empty())
+    }
+}
 
 /// The connections, as the tasks of the runtime use them.
 #[derive(Debug)]
@@ -93,17 +132,45 @@ pub(crate) struct Lanes {
     reads: Vec<Lane>,
     next: AtomicUsize,
     round_trips: AtomicU64,
+    /// True once a pooler has lent a connection that lacks what another one has prepared.
+    is_pooled: AtomicBool,
 }
 
 impl Lanes {
-    async fn client(&self, lane: &Lane) -> Result<Arc<Client>, PgFault> {
+    async fn client(&self, lane: &Lane) -> Result<Arc<PgConnection>, PgFault> {
         let mut open = lane.lock().await;
-        if let Some(client) = open.as_ref().filter(|client| !client.is_closed()) {
-            return Ok(Arc::clone(client));
+        let is_pooled = self.is_pooled.load(Ordering::Relaxed);
+        if let Some(of) = open.as_ref().filter(|of| !of.client.is_closed() && of.is_unnamed == is_pooled) {
+            return Ok(Arc::clone(of));
         }
-        let client = Arc::new(self.connect().await?);
-        *open = Some(Arc::clone(&client));
-        Ok(client)
+        let of = self.open().await?;
+        *open = Some(Arc::clone(&of));
+        Ok(of)
+    }
+
+    /// Opens a connection for statements.
+    pub(crate) async fn open(&self) -> Result<Arc<PgConnection>, PgFault> {
+        let client = self.connect().await?;
+        client.batch_execute(sql::PLAN_AS_WRITTEN).await?;
+        let is_unnamed = self.is_pooled.load(Ordering::Relaxed);
+        Ok(Arc::new(PgConnection { client, prepared: parking_lot::Mutex::default(), is_unnamed }))
+    }
+
+    /// Runs statements on a connection. If a pooler stands between, they are sent without names from then on.
+    pub(crate) async fn run(&self, of: &PgConnection, queries: &[PgQuery], together: Together) -> Result<Answers, PgFault> {
+        self.round_trips.fetch_add(1, Ordering::Relaxed);
+        let answers = match of.prepare(queries).await {
+            Ok(had_to) => {
+                self.round_trips.fetch_add(had_to.into(), Ordering::Relaxed);
+                pipeline(of, queries, together).await
+            }
+            Err(fault) => Err(fault),
+        };
+        answers.inspect_err(|fault| {
+            if fault.is_of_pooler() {
+                self.is_pooled.store(true, Ordering::Relaxed);
+            }
+        })
     }
 
     /// Opens a connection of its own.
@@ -118,16 +185,14 @@ impl Lanes {
 
     /// Runs statements on the connection of the writer, once.
     pub(crate) async fn write(&self, queries: &[PgQuery]) -> Result<Answers, PgFault> {
-        let client = self.client(&self.write).await?;
-        self.round_trips.fetch_add(1, Ordering::Relaxed);
-        pipeline(&client, queries, Together::Transaction).await
+        let of = self.client(&self.write).await?;
+        self.run(&of, queries, Together::Transaction).await
     }
 
     /// Runs statements on the tables beside the log, in one transaction.
     pub(crate) async fn write_beside(&self, queries: &[PgQuery]) -> Result<Answers, PgFault> {
-        let client = self.client(&self.beside).await?;
-        self.round_trips.fetch_add(1, Ordering::Relaxed);
-        pipeline(&client, queries, Together::Transaction).await
+        let of = self.client(&self.beside).await?;
+        self.run(&of, queries, Together::Transaction).await
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -136,25 +201,29 @@ impl Lanes {
 
     /// Begins a transaction on the connection of the writer. It ends with [`Lanes::commit_on`] or [`Lanes::roll_back`]
     /// on the same connection.
-    pub(crate) async fn begin_write(&self, queries: &[PgQuery]) -> Result<(Arc<Client>, Answers), PgFault> {
-        let client = self.client(&self.write).await?;
-        self.round_trips.fetch_add(1, Ordering::Relaxed);
-        client.batch_execute(sql::BEGIN).await?;
-        let answers = pipeline(&client, queries, Together::Apart).await?;
-        Ok((client, answers))
+    pub(crate) async fn begin_write(&self, queries: &[PgQuery]) -> Result<(Arc<PgConnection>, Answers), PgFault> {
+        let of = self.client(&self.write).await?;
+        of.client.batch_execute(sql::BEGIN).await?;
+        match self.run(&of, queries, Together::Apart).await {
+            Ok(answers) => Ok((of, answers)),
+            Err(fault) => {
+                self.roll_back(&of).await;
+                Err(fault)
+            }
+        }
     }
 
     /// Runs statements in an open transaction, and commits it.
-    pub(crate) async fn commit_on(&self, client: &Client, queries: &[PgQuery]) -> Result<Answers, PgFault> {
-        self.round_trips.fetch_add(2, Ordering::Relaxed);
-        let answers = pipeline(client, queries, Together::Apart).await?;
-        client.batch_execute(sql::COMMIT).await?;
+    pub(crate) async fn commit_on(&self, of: &PgConnection, queries: &[PgQuery]) -> Result<Answers, PgFault> {
+        let answers = self.run(of, queries, Together::Apart).await?;
+        self.round_trips.fetch_add(1, Ordering::Relaxed);
+        of.client.batch_execute(sql::COMMIT).await?;
         Ok(answers)
     }
 
     /// Ends an open transaction without a change. If that fails, the connection is lost, and the transaction with it.
-    pub(crate) async fn roll_back(&self, client: &Client) {
-        _ = client.batch_execute(sql::ROLLBACK).await;
+    pub(crate) async fn roll_back(&self, of: &PgConnection) {
+        _ = of.client.batch_execute(sql::ROLLBACK).await;
     }
 
     /// Reads. A call that fails for a reason that passes is repeated.
@@ -163,10 +232,7 @@ impl Lanes {
         for attempt in 1.. {
             let lane = &self.reads[self.next.fetch_add(1, Ordering::Relaxed) % self.reads.len()];
             let answers = match self.client(lane).await {
-                Ok(client) => {
-                    self.round_trips.fetch_add(1, Ordering::Relaxed);
-                    pipeline(&client, queries, together).await
-                }
+                Ok(of) => self.run(&of, queries, together).await,
                 Err(fault) => Err(fault),
             };
             match answers {
@@ -184,44 +250,55 @@ pub(crate) async fn back_off(backoff: &mut Duration) {
     *backoff *= 2;
 }
 
-type Step<'q> = Pin<Box<dyn Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + Send + 'q>>;
+type Step<'q, T> = Pin<Box<dyn Future<Output = Result<T, tokio_postgres::Error>> + Send + 'q>>;
 
-fn command<'q>(client: &'q Client, sql: &'static str) -> Step<'q> {
+fn command<'q>(client: &'q Client, sql: &'static str) -> Step<'q, Vec<Row>> {
     Box::pin(async move { client.batch_execute(sql).await.map(|()| Vec::new()) })
 }
 
-fn statement<'q>(client: &'q Client, query: &'q PgQuery) -> Step<'q> {
+fn statement<'q>(of: &'q PgConnection, query: &'q PgQuery) -> Step<'q, Vec<Row>> {
+    let prepared = of.prepared.lock().get(query.sql).cloned();
     Box::pin(async move {
         let params: Vec<_> = query.params.iter().map(Param::typed).collect();
-        client.query_typed(query.sql, &params).await
+        match prepared {
+            Some(prepared) => {
+                let params: Vec<_> = params.into_iter().map(|(param, _)| param).collect();
+                of.client.query(&prepared, &params).await
+            }
+            None => of.client.query_typed(query.sql, &params).await,
+        }
     })
 }
 
-/// Sends statements one after another, and waits for all of them.
-pub(crate) async fn pipeline(client: &Client, queries: &[PgQuery], together: Together) -> Result<Answers, PgFault> {
-    let together = if queries.len() == 1 && together == Together::Snapshot { Together::Apart } else { together };
-    let begin = match together {
-        Together::Apart => None,
-        Together::Snapshot => Some(sql::BEGIN_SNAPSHOT),
-        Together::Transaction => Some(sql::BEGIN),
-    };
-    let mut steps: Vec<Step<'_>> = begin.map(|begin| command(client, begin)).into_iter().collect();
-    steps.extend(queries.iter().map(|query| statement(client, query)));
-    steps.extend(begin.map(|_| command(client, sql::COMMIT)));
-    // The first poll of a step sends it, so they are sent in their order.
+/// Waits for all steps. The first poll of each sends it, so they are sent in their order.
+async fn all<T>(mut steps: Vec<Step<'_, T>>) -> Result<Vec<T>, tokio_postgres::Error> {
     let mut results: Vec<_> = steps.iter().map(|_| None).collect();
     poll_fn(|context| {
         let mut is_done = true;
         for (step, result) in steps.iter_mut().zip(&mut results).filter(|(_, result)| result.is_none()) {
             match step.as_mut().poll(context) {
-                Poll::Ready(rows) => *result = Some(rows),
+                Poll::Ready(of_step) => *result = Some(of_step),
                 Poll::Pending => is_done = false,
             }
         }
         if is_done { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
-    let mut answers = results.into_iter().flatten().collect::<Result<Answers, _>>()?;
+    results.into_iter().flatten().collect()
+}
+
+/// Sends statements one after another, and waits for all of them.
+async fn pipeline(of: &PgConnection, queries: &[PgQuery], together: Together) -> Result<Answers, PgFault> {
+    let together = if queries.len() == 1 && together == Together::Snapshot { Together::Apart } else { together };
+    let begin = match together {
+        Together::Apart => None,
+        Together::Snapshot => Some(sql::BEGIN_SNAPSHOT),
+        Together::Transaction => Some(sql::BEGIN),
+    };
+    let mut steps: Vec<Step<'_, Vec<Row>>> = begin.map(|begin| command(&of.client, begin)).into_iter().collect();
+    steps.extend(queries.iter().map(|query| statement(of, query)));
+    steps.extend(begin.map(|_| command(&of.client, sql::COMMIT)));
+    let mut answers = all(steps).await?;
     if begin.is_some() {
         answers.remove(0);
         answers.pop();
@@ -271,6 +348,7 @@ impl PgClient {
             reads: std::iter::repeat_with(Lane::default).take(READ_CONNECTIONS).collect(),
             next: AtomicUsize::new(0),
             round_trips: AtomicU64::new(0),
+            is_pooled: AtomicBool::new(false),
         };
         Ok(Self { lanes: Arc::new(lanes), remote: RemoteClient(handle), stop: Some(stop), thread: Some(thread) })
     }

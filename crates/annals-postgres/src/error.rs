@@ -31,10 +31,18 @@ impl PgFault {
         match self.state() {
             Some(state) => {
                 is_of_connection(state)
+                    || self.is_of_pooler()
                     || [&SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED].contains(&state)
             }
             None => true,
         }
+    }
+
+    /// Returns whether the connection lacks a statement that was prepared, or has one that was not: a pooler lends
+    /// another one to each transaction.
+    pub(crate) fn is_of_pooler(&self) -> bool {
+        let of_pooler = [&SqlState::INVALID_SQL_STATEMENT_NAME, &SqlState::DUPLICATE_PSTATEMENT];
+        self.state().is_some_and(|state| of_pooler.contains(&state))
     }
 
     /// Returns whether a row that the statements inserted was there: the number of another one.

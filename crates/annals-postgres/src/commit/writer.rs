@@ -17,13 +17,12 @@ use annals::store::batch::Batch;
 use annals::store::log::LogSignal;
 use annals::store::operation::NewOperation;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio_postgres::Client;
 
 use super::known::{KnownThread, Loaded, Needs, load};
 use super::plan::{GroupMembers, Plan, Unplanned, WorkThread};
 use super::planned::PlannedRows;
 use super::sql as commit_sql;
-use crate::client::{Answers, Lanes, Param, PgQuery, back_off};
+use crate::client::{Answers, Lanes, Param, PgConnection, PgQuery, back_off};
 use crate::error::{PgFault, write_error};
 use crate::follow::Notifier;
 use crate::limits::{ATTEMPTS_MAX, BACKOFF_FIRST, GROUP_MAX, KNOWN_THREADS_MAX, PLANS_MAX};
@@ -288,7 +287,7 @@ impl Writer {
     }
 
     /// Writes the rows of plans in one transaction. Returns the numbers of the threads that were changed.
-    async fn execute(&mut self, ready: &[Ready], entered: Option<&Client>) -> Result<BTreeSet<i64>, PgFault> {
+    async fn execute(&mut self, ready: &[Ready], entered: Option<&PgConnection>) -> Result<BTreeSet<i64>, PgFault> {
         let mut rows = PlannedRows::default();
         for (at, of) in (0..).zip(ready) {
             let mut own = of.rows.clone();
@@ -360,7 +359,7 @@ impl Writer {
     }
 
     /// Locks the groups that a claim names, and returns their members. The transaction stays open.
-    async fn enter(&mut self, pending: &Pending) -> Result<(Option<Arc<Client>>, GroupMembers), PgFault> {
+    async fn enter(&mut self, pending: &Pending) -> Result<(Option<Arc<PgConnection>>, GroupMembers), PgFault> {
         let (mut members, groups) = (GroupMembers::new(), pending.job.groups());
         if groups.is_empty() {
             return Ok((None, members));
@@ -385,7 +384,7 @@ impl Writer {
     }
 
     /// Ends the transaction of [`Writer::enter`] without a change.
-    async fn leave(&mut self, entered: Option<Arc<Client>>) {
+    async fn leave(&mut self, entered: Option<Arc<PgConnection>>) {
         if let Some(client) = entered {
             self.lanes.roll_back(&client).await;
         }

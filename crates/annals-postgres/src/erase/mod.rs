@@ -12,11 +12,11 @@ use annals::base::limits::{DELETED_THREADS_MAX, FORKS_SHOWN_MAX};
 use annals::store::backend::{deletable, validate_deleted};
 use annals::store::log::Erase;
 use annals::store::{Erasure, StoreError};
-use tokio_postgres::{Client, Row};
+use tokio_postgres::Row;
 
 use self::sql as erase_sql;
 use crate::PostgresBackend;
-use crate::client::{Lanes, Param, PgQuery, Together, back_off, pipeline};
+use crate::client::{Lanes, Param, PgConnection, PgQuery, Together, back_off};
 use crate::error::{PgFault, write_error};
 use crate::limits::{ATTEMPTS_MAX, BACKOFF_FIRST};
 use crate::rows::Cells;
@@ -70,21 +70,21 @@ async fn delete(lanes: &Lanes, threads: &[ThreadId]) -> Result<(), StoreError> {
 }
 
 async fn delete_once(lanes: &Lanes, threads: &[ThreadId]) -> Result<Result<(), StoreError>, PgFault> {
-    let client: Client = lanes.connect().await?;
-    client.batch_execute(common_sql::BEGIN).await?;
+    let of: std::sync::Arc<PgConnection> = lanes.open().await?;
+    of.client.batch_execute(common_sql::BEGIN).await?;
     let ids = Param::Texts(threads.iter().map(|id| Some(id.as_str().to_owned())).collect());
-    let found = pipeline(&client, &[PgQuery::new(erase_sql::LOCK_THREADS, [ids])], Together::Apart).await?.remove(0);
+    let found = lanes.run(&of, &[PgQuery::new(erase_sql::LOCK_THREADS, [ids])], Together::Apart).await?.remove(0);
     let numbers = found.iter().map(|row| row.try_get(0).map(Some)).collect::<Result<Vec<Option<i64>>, _>>()?;
     let numbers = Param::Ints(numbers);
     let forks = [PgQuery::new(erase_sql::FORKS_THAT_STAY, [numbers.clone()])];
-    let forks = pipeline(&client, &forks, Together::Apart).await?.remove(0);
+    let forks = lanes.run(&of, &forks, Together::Apart).await?.remove(0);
     match forked_off(&forks) {
         Ok(None) => {}
         Ok(Some(error)) | Err(error) => return Ok(Err(error)),
     }
     let deletions: Vec<PgQuery> = erase_sql::DELETIONS.iter().map(|sql| PgQuery::new(sql, [numbers.clone()])).collect();
-    pipeline(&client, &deletions, Together::Apart).await?;
-    client.batch_execute(common_sql::COMMIT).await?;
+    lanes.run(&of, &deletions, Together::Apart).await?;
+    of.client.batch_execute(common_sql::COMMIT).await?;
     Ok(Ok(()))
 }
 
