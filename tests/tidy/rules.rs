@@ -91,16 +91,21 @@ pub(crate) fn is_sql(text: &str) -> bool {
             .any(begins)
 }
 
-/// Returns true for a file that holds the statements of the SQLite backend, or of one of its folders.
+/// The folders of the backends that speak SQL.
+const SQL_BACKENDS: [&str; 2] = ["src/store/sqlite/", "crates/annals-postgres/src/"];
+
+/// Returns true for a file that holds the statements of a backend, or of one of its folders.
 pub(crate) fn is_statements(path: &str) -> bool {
-    path.starts_with("src/store/sqlite/") && path.ends_with("/sql.rs")
+    SQL_BACKENDS.iter().any(|folder| path.starts_with(folder)) && path.ends_with("/sql.rs")
 }
 
 /// SQL stands in files of its own. The tests of the SQLite backend damage files by hand and may spell it, and so may
 /// the case of the suite that runs statements of an application.
 pub(crate) fn sql(source: &Source) -> Vec<Violation> {
     let path = source.path.as_str();
-    let looks = path.starts_with("src/") || path.starts_with("crates/annals-cli/src/");
+    let looks = path.starts_with("src/")
+        || path.starts_with("crates/annals-cli/src/")
+        || path.starts_with("crates/annals-postgres/src/");
     let is_test = path.starts_with("src/store/sqlite/tests/") || path == "src/store/conformance/transactions.rs";
     if !looks || is_statements(path) || is_test {
         return Vec::new();
@@ -108,7 +113,7 @@ pub(crate) fn sql(source: &Source) -> Vec<Violation> {
     let tests = if path.starts_with("src/store/sqlite/") { source.test_blocks() } else { Vec::new() };
     let strings =
         source.strings.iter().filter(|(at, text)| is_sql(text) && !tests.iter().any(|block| block.contains(at)));
-    strings.map(|(at, _)| Violation::at(source, *at, "SQL outside src/store/sqlite/sql.rs")).collect()
+    strings.map(|(at, _)| Violation::at(source, *at, "SQL outside the files `sql.rs` of a backend")).collect()
 }
 
 /// Finds calls of macros.

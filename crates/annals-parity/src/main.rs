@@ -14,6 +14,8 @@ mod kv;
 mod messages;
 mod persistence;
 mod policy;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod program;
 #[cfg(test)]
 mod proxy;
@@ -98,6 +100,8 @@ fn main() -> ExitCode {
             println!("run {count}");
             if failed.is_empty() { Ok(()) } else { Err(failed.into()) }
         }),
+        #[cfg(feature = "postgres")]
+        ["verify-postgres", url, folder, share] => postgres::verify(url, Path::new(folder), share),
         ["verify", folder] => verify(Path::new(folder), write),
         ["messages", folder, out] => {
             messages::run(Path::new(folder), Path::new(out)).map(|count| println!("ran {count}"))
@@ -180,6 +184,13 @@ fn files(place: &Path) -> RunnerResult<Vec<PathBuf>> {
 
 /// Runs a scenario on a new store.
 fn run_one(scenario: Scenario, options: Options) -> RunnerResult<Result<Json, Vec<String>>> {
+    #[cfg(feature = "postgres")]
+    if let Some(url) = options.server {
+        let (schema, store) = postgres::store(url)?;
+        let ran = run_on_store(scenario, options, store);
+        postgres::drop_schema(url, &schema)?;
+        return ran;
+    }
     let folder = tempfile::tempdir()?;
     let store = match options.sqlite {
         true => Store::open(folder.path().join("threads.annals"))?,

@@ -103,6 +103,9 @@ pub(crate) struct Options {
     pub(crate) append: bool,
     /// Stores the threads in a file.
     pub(crate) sqlite: bool,
+    /// Stores the threads on a server, by the URL of a database.
+    #[cfg(feature = "postgres")]
+    pub(crate) server: Option<&'static str>,
     /// The driver that runs the graphs, and whether their nodes are asynchronous.
     pub(crate) driver: DriverKind,
 }

@@ -152,8 +152,18 @@ pub(crate) fn names(list: &Path) -> RunnerResult<BTreeSet<String>> {
 
 /// Runs all vectors of a folder with each of the options, several at a time.
 pub(crate) fn verify(folder: &Path, options: &[(&str, Options)]) -> RunnerResult<Report> {
-    let vectors = read_vectors(folder)?;
-    let (open, differ) = (names(&folder.join(OPEN))?, names(&folder.join(DIFFER))?);
+    verify_share(folder, options, 1)
+}
+
+/// As [`verify`], of each `share`-th vector.
+pub(crate) fn verify_share(folder: &Path, options: &[(&str, Options)], share: usize) -> RunnerResult<Report> {
+    let vectors: Vec<Vector> = read_vectors(folder)?.into_iter().step_by(share.max(1)).collect();
+    let (mut open, mut differ) = (names(&folder.join(OPEN))?, names(&folder.join(DIFFER))?);
+    if share > 1 {
+        let is_run = |name: &String| vectors.iter().any(|vector| vector.name() == name);
+        open.retain(is_run);
+        differ.retain(is_run);
+    }
     let failed = each_vector(&vectors, |vector| {
         let what: String = options.iter().filter_map(|(way, options)| problem(vector, way, *options)).collect();
         (!what.is_empty()).then_some(what)

@@ -17,7 +17,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
 use crate::client::PgClient;
-use crate::commit::writer::{WriteJob, Writer};
+use crate::commit::writer::{GroupWriter, WriteJob};
 use crate::error::open_error;
 use crate::follow::Notifier;
 use crate::read::{records, state, threads};
@@ -72,7 +72,7 @@ impl PostgresBackend {
         let notifier = Arc::new(Notifier::new());
         client.spawn(Arc::clone(&notifier).run(Arc::clone(&client.lanes)));
         let (jobs, waiting) = unbounded_channel();
-        let writer = Writer::new(Arc::clone(&client.lanes), Arc::clone(&signal), Arc::clone(&notifier));
+        let writer = GroupWriter::new(Arc::clone(&client.lanes), Arc::clone(&signal), Arc::clone(&notifier));
         let (end, ended) = std::sync::mpsc::sync_channel(1);
         client.spawn(async move {
             writer.run(waiting).await;

@@ -114,7 +114,7 @@ impl PgConnection {
         }
         let steps = missing.iter().map(|query| {
             let types: Vec<Type> = query.params.iter().map(|param| param.typed().1).collect();
-            Box::pin(async move { self.client.prepare_typed(query.sql, &types).await }) as Step<'_, Statement>
+            Box::pin(async move { self.client.prepare_typed(query.sql, &types).await }) as PipelineStep<'_, Statement>
         });
         let prepared = all(steps.collect()).await?;
         self.prepared.lock().extend(missing.iter().map(|query| query.sql).zip(prepared));
@@ -124,7 +124,7 @@ impl PgConnection {
 
 /// The connections, as the tasks of the runtime use them.
 #[derive(Debug)]
-pub(crate) struct Lanes {
+pub(crate) struct Connections {
     config: Config,
     write: Lane,
     /// For the tables beside the log.
@@ -136,7 +136,7 @@ pub(crate) struct Lanes {
     is_pooled: AtomicBool,
 }
 
-impl Lanes {
+impl Connections {
     async fn client(&self, lane: &Lane) -> Result<Arc<PgConnection>, PgFault> {
         let mut open = lane.lock().await;
         let is_pooled = self.is_pooled.load(Ordering::Relaxed);
@@ -157,7 +157,12 @@ impl Lanes {
     }
 
     /// Runs statements on a connection. If a pooler stands between, they are sent without names from then on.
-    pub(crate) async fn run(&self, of: &PgConnection, queries: &[PgQuery], together: Together) -> Result<Answers, PgFault> {
+    pub(crate) async fn run(
+        &self,
+        of: &PgConnection,
+        queries: &[PgQuery],
+        together: Together,
+    ) -> Result<Answers, PgFault> {
         self.round_trips.fetch_add(1, Ordering::Relaxed);
         let answers = match of.prepare(queries).await {
             Ok(had_to) => {
@@ -199,7 +204,7 @@ impl Lanes {
         &self.config
     }
 
-    /// Begins a transaction on the connection of the writer. It ends with [`Lanes::commit_on`] or [`Lanes::roll_back`]
+    /// Begins a transaction on the connection of the writer. It ends with [`Connections::commit_on`] or [`Connections::roll_back`]
     /// on the same connection.
     pub(crate) async fn begin_write(&self, queries: &[PgQuery]) -> Result<(Arc<PgConnection>, Answers), PgFault> {
         let of = self.client(&self.write).await?;
@@ -250,13 +255,13 @@ pub(crate) async fn back_off(backoff: &mut Duration) {
     *backoff *= 2;
 }
 
-type Step<'q, T> = Pin<Box<dyn Future<Output = Result<T, tokio_postgres::Error>> + Send + 'q>>;
+type PipelineStep<'q, T> = Pin<Box<dyn Future<Output = Result<T, tokio_postgres::Error>> + Send + 'q>>;
 
-fn command<'q>(client: &'q Client, sql: &'static str) -> Step<'q, Vec<Row>> {
+fn command<'q>(client: &'q Client, sql: &'static str) -> PipelineStep<'q, Vec<Row>> {
     Box::pin(async move { client.batch_execute(sql).await.map(|()| Vec::new()) })
 }
 
-fn statement<'q>(of: &'q PgConnection, query: &'q PgQuery) -> Step<'q, Vec<Row>> {
+fn statement<'q>(of: &'q PgConnection, query: &'q PgQuery) -> PipelineStep<'q, Vec<Row>> {
     let prepared = of.prepared.lock().get(query.sql).cloned();
     Box::pin(async move {
         let params: Vec<_> = query.params.iter().map(Param::typed).collect();
@@ -271,17 +276,17 @@ fn statement<'q>(of: &'q PgConnection, query: &'q PgQuery) -> Step<'q, Vec<Row>>
 }
 
 /// Waits for all steps. The first poll of each sends it, so they are sent in their order.
-async fn all<T>(mut steps: Vec<Step<'_, T>>) -> Result<Vec<T>, tokio_postgres::Error> {
+async fn all<T>(mut steps: Vec<PipelineStep<'_, T>>) -> Result<Vec<T>, tokio_postgres::Error> {
     let mut results: Vec<_> = steps.iter().map(|_| None).collect();
     poll_fn(|context| {
         let mut is_done = true;
         for (step, result) in steps.iter_mut().zip(&mut results).filter(|(_, result)| result.is_none()) {
             match step.as_mut().poll(context) {
-                Poll::Ready(of_step) => *result = Some(of_step),
-                Poll::Pending => is_done = false,
+                Poll::PlannedJob(of_step) => *result = Some(of_step),
+                Poll::PendingJob => is_done = false,
             }
         }
-        if is_done { Poll::Ready(()) } else { Poll::Pending }
+        if is_done { Poll::PlannedJob(()) } else { Poll::PendingJob }
     })
     .await;
     results.into_iter().flatten().collect()
@@ -295,7 +300,8 @@ async fn pipeline(of: &PgConnection, queries: &[PgQuery], together: Together) ->
         Together::Snapshot => Some(sql::BEGIN_SNAPSHOT),
         Together::Transaction => Some(sql::BEGIN),
     };
-    let mut steps: Vec<Step<'_, Vec<Row>>> = begin.map(|begin| command(&of.client, begin)).into_iter().collect();
+    let mut steps: Vec<PipelineStep<'_, Vec<Row>>> =
+        begin.map(|begin| command(&of.client, begin)).into_iter().collect();
     steps.extend(queries.iter().map(|query| statement(of, query)));
     steps.extend(begin.map(|_| command(&of.client, sql::COMMIT)));
     let mut answers = all(steps).await?;
@@ -326,7 +332,7 @@ impl RemoteClient {
 /// The thread of the client. It ends when the client is dropped.
 #[derive(Debug)]
 pub(crate) struct PgClient {
-    pub(crate) lanes: Arc<Lanes>,
+    pub(crate) lanes: Arc<Connections>,
     remote: RemoteClient,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -341,7 +347,7 @@ impl PgClient {
             // An error says that the client was dropped.
             _ = runtime.block_on(stopped);
         })?;
-        let lanes = Lanes {
+        let lanes = Connections {
             config,
             write: Lane::default(),
             beside: Lane::default(),

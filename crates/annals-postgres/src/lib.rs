@@ -6,8 +6,8 @@
 //! in one transaction.
 //!
 //! Invariants: isolation is `READ COMMITTED`, and whatever decides about a commit stands in the one row that it locks;
-//! a call sees one snapshot. *Absent:* what the [README](https://github.com/annals/annals/tree/main/crates/annals-postgres)
-//! lists.
+//! a call sees one snapshot. *Absent:* TLS, an index of texts, transactions on tables of an application, and the calls
+//! about files.
 //!
 //! # Example
 //! ```no_run

@@ -3,7 +3,7 @@
 use annals::store::StoreError;
 use tokio_postgres::Client;
 
-use crate::client::Lanes;
+use crate::client::Connections;
 use crate::error::{PgFault, open_error, open_fault};
 use crate::sql;
 
@@ -11,7 +11,7 @@ use crate::sql;
 const VERSION: i64 = 1;
 
 /// Verifies the schema of the database. `shown` names it in errors.
-pub(crate) async fn prepare(lanes: &Lanes, shown: &str) -> Result<(), StoreError> {
+pub(crate) async fn prepare(lanes: &Connections, shown: &str) -> Result<(), StoreError> {
     let client = lanes.connect().await.map_err(|fault| open_fault(shown, fault))?;
     let (encoding, version) = make(&client).await.map_err(|fault| open_fault(shown, fault))?;
     if encoding != "UTF8" {

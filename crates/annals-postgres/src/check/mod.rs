@@ -1,7 +1,7 @@
 //! The check: every checkpoint has the checksum of its rows and of its parent, and follows from it.
 //!
-//! Threads are verified one after another, each from one snapshot. *Absent:* checks of the pages of the server, which it
-//! does itself.
+//! Threads are verified one after another, each from one snapshot. *Absent:* checks of the pages of the server, which
+//! it does itself.
 
 mod sql;
 

@@ -12,7 +12,7 @@ use annals::store::record::{ChannelValue, CheckpointRecord, WriteRecord};
 use annals::store::{CheckpointRef, StoreError};
 
 use super::known::{KnownNamespace, KnownThread};
-use super::plan::{Plan, Planned, first_of, invalid};
+use super::plan::{BatchPlan, Planned, first_of, invalid};
 use super::planned::{BranchInsert, CheckpointInsert, ItemInsert, RangeDeleteInsert};
 use crate::checksum::CheckedContent;
 use crate::limits::SNAPSHOT_INTERVAL;
@@ -81,7 +81,7 @@ fn column(position: u64) -> i64 {
     i64::try_from(position).unwrap_or(i64::MAX)
 }
 
-impl Plan<'_> {
+impl BatchPlan<'_> {
     /// Returns the parent of a checkpoint, which must be stored, with the writes that the checkpoint brings.
     fn parent_of(&mut self, part: &Batch, new: &NewCheckpoint) -> Planned<ParentState> {
         let own = |id| CheckpointRef::new(part.thread.clone(), part.namespace.clone(), id);

@@ -1,7 +1,7 @@
 //! What a commit compares with its batch: threads at a number of changes, with namespaces and checkpoints.
 //!
-//! Invariant: all parts of a known thread were read in one snapshot, or follow from a commit of this process at the next
-//! number. A commit that names the number is refused by the server if anything has changed since.
+//! Invariant: all parts of a known thread were read in one snapshot, or follow from a commit of this process at the
+//! next number. A commit that names the number is refused by the server if anything has changed since.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use annals::store::operation::{NewOperation, OperationChange, OperationRecord, O
 use tokio_postgres::Row;
 
 use super::sql as commit_sql;
-use crate::client::{Lanes, Param, PgQuery, Together};
+use crate::client::{Connections, Param, PgQuery, Together};
 use crate::error::read_error;
 use crate::limits::KNOWN_WRITES_BYTES_MAX;
 use crate::pack::{Packer, Unpacker};
-use crate::read::points::{KnownPoint, Wanted, known_points, known_queries};
-use crate::read::threads::{Fields, fields};
+use crate::read::points::{KnownPoint, WantedPoint, known_points, known_queries};
+use crate::read::threads::{StoredFields, fields};
 use crate::rows::{Cells, PgPlace};
 
 /// A checkpoint of a thread.
@@ -48,7 +48,7 @@ pub(crate) struct KnownThread {
     pub(crate) seq: i64,
     pub(crate) operation: i64,
     pub(crate) namespaces: i64,
-    pub(crate) fields: Fields,
+    pub(crate) fields: StoredFields,
     pub(crate) lease: Option<LeaseRecord>,
     /// The position and the timestamp of the newest checkpoint of the root namespace.
     pub(crate) activity: Option<(i64, i64)>,
@@ -70,7 +70,7 @@ impl KnownThread {
             seq: 0,
             operation: 0,
             namespaces: 0,
-            fields: Fields::new(),
+            fields: StoredFields::new(),
             lease: None,
             activity: None,
             spaces: HashMap::new(),
@@ -210,14 +210,18 @@ pub(crate) fn field_key(change: &OperationChange) -> Result<Vec<u8>, StoreError>
 
 /// What a load has found.
 #[derive(Debug, Default)]
-pub(crate) struct Loaded {
+pub(crate) struct KnownThreads {
     pub(crate) threads: HashMap<ThreadId, KnownThread>,
     /// The newest operation with a change of each field that was asked for.
     pub(crate) operations: HashMap<FieldKey, OperationRecord>,
 }
 
 /// Reads threads with all that is needed of them, in one round trip.
-pub(crate) async fn load(lanes: &Lanes, needs: &Needs, ids: &BTreeSet<ThreadId>) -> Result<Loaded, StoreError> {
+pub(crate) async fn load(
+    lanes: &Connections,
+    needs: &Needs,
+    ids: &BTreeSet<ThreadId>,
+) -> Result<KnownThreads, StoreError> {
     let texts = |texts: Vec<String>| Param::Texts(texts.into_iter().map(Some).collect());
     let spaces: Vec<(&ThreadId, &Namespace)> = needs
         .threads
@@ -226,7 +230,7 @@ pub(crate) async fn load(lanes: &Lanes, needs: &Needs, ids: &BTreeSet<ThreadId>)
         .flat_map(|(id, of)| of.spaces.iter().map(move |space| (id, space)))
         .collect();
     let root = Namespace::root();
-    let mut wanted: Vec<Wanted<'_>> = ids.iter().map(|id| (id, &root, None)).collect();
+    let mut wanted: Vec<WantedPoint<'_>> = ids.iter().map(|id| (id, &root, None)).collect();
     let points = needs.threads.iter().filter(|(id, _)| ids.contains(*id));
     wanted.extend(points.flat_map(|(id, of)| of.points.iter().map(move |(space, at)| (id, space, Some(at)))));
     let thread_ids = || texts(ids.iter().map(|id| id.as_str().to_owned()).collect());
@@ -249,7 +253,7 @@ pub(crate) async fn load(lanes: &Lanes, needs: &Needs, ids: &BTreeSet<ThreadId>)
     }
     let mut answers = lanes.read(&queries, Together::Snapshot).await.map_err(read_error)?;
     let operations = if fields.is_empty() { Vec::new() } else { answers.pop().unwrap_or_default() };
-    let mut loaded = Loaded { operations: newest_operations(&operations, &fields)?, ..Loaded::default() };
+    let mut loaded = KnownThreads { operations: newest_operations(&operations, &fields)?, ..KnownThreads::default() };
     let mut threads: HashMap<ThreadId, KnownThread> =
         ids.iter().map(|id| (id.clone(), KnownThread::missing(id.clone()))).collect();
     answers[0].iter().try_for_each(|row| read_thread(row, &mut threads))?;

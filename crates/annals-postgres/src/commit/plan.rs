@@ -12,7 +12,7 @@ use annals::store::operation::{NewOperation, OperationChange, OperationField, Op
 use annals::store::record::WriteRecord;
 use annals::store::{CheckpointRef, StoreError, ThreadInfo};
 
-use super::known::{FieldKey, KnownNamespace, KnownThread, Loaded, field_key};
+use super::known::{FieldKey, KnownNamespace, KnownThread, KnownThreads, field_key};
 use super::planned::{GroupsChange, NamespacePut, OperationInsert, PlannedRows, TaskWritePut, ThreadUpdate, TimerPut};
 use crate::pack::{Packer, packed};
 use crate::read::points::{KnownPoint, add_write, records_of};
@@ -52,8 +52,8 @@ pub(crate) struct WorkThread {
 pub(crate) type GroupMembers = BTreeMap<String, Vec<(LeaseRecord, bool, Option<i64>)>>;
 
 /// A plan in the making.
-pub(crate) struct Plan<'l> {
-    loaded: &'l Loaded,
+pub(crate) struct BatchPlan<'l> {
+    loaded: &'l KnownThreads,
     pub(crate) threads: BTreeMap<ThreadId, WorkThread>,
     pub(crate) rows: PlannedRows,
     /// The present time of the server in microseconds, by which threads, checkpoints and operations are numbered.
@@ -67,8 +67,8 @@ pub(crate) fn invalid<T>(field: &'static str, reason: String) -> Planned<T> {
     Err(Unplanned::Refused(StoreError::Invalid { field, reason }))
 }
 
-impl<'l> Plan<'l> {
-    pub(crate) fn begin(loaded: &'l Loaded, (clock, random): (i64, u64)) -> Self {
+impl<'l> BatchPlan<'l> {
+    pub(crate) fn begin(loaded: &'l KnownThreads, (clock, random): (i64, u64)) -> Self {
         Self { loaded, threads: BTreeMap::new(), rows: PlannedRows::default(), clock, random, operation: None }
     }
 
@@ -160,8 +160,8 @@ impl<'l> Plan<'l> {
         Ok(self.point(&CheckpointRef::new(part.thread.clone(), part.namespace.clone(), last.id))?.is_some())
     }
 
-    /// Compares the lease that a batch names with the stored one, and a claim with the limits of its groups. Returns the
-    /// lease to be stored, if that changes.
+    /// Compares the lease that a batch names with the stored one, and a claim with the limits of its groups. Returns
+    /// the lease to be stored, if that changes.
     fn leased(&mut self, batch: &Batch, members: &GroupMembers) -> Planned<Option<LeaseRecord>> {
         let Some(new) = &batch.lease else { return Ok(None) };
         let stored = self.thread(&batch.thread)?.known.lease.clone();

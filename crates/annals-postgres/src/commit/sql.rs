@@ -1,5 +1,5 @@
-//! The statements of a commit. Each but the first two has the mark of the commit first, and changes only what belongs to
-//! threads whose row has it.
+//! The statements of a commit. Each but the first two has the mark of the commit first, and changes only what belongs
+//! to threads whose row has it.
 
 use crate::sql::lease_columns;
 

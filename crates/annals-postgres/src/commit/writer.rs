@@ -1,8 +1,8 @@
 //! The writer of a process: a task that takes the batches that wait, and writes them in one transaction.
 //!
 //! A group has batches of different threads. Those whose threads were not as they were known are planned again on what
-//! a new read shows; a refusal is reported only if it rests on such a read. If a connection is lost during a commit, the
-//! batches are planned again as well: those that were stored are known by their ids, and repeating is safe.
+//! a new read shows; a refusal is reported only if it rests on such a read. If a connection is lost during a commit,
+//! the batches are planned again as well: those that were stored are known by their ids, and repeating is safe.
 //!
 //! Invariant: batches are written in the order in which they came, but for those of different threads in one group.
 
@@ -18,11 +18,11 @@ use annals::store::log::LogSignal;
 use annals::store::operation::NewOperation;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::known::{KnownThread, Loaded, Needs, load};
-use super::plan::{GroupMembers, Plan, Unplanned, WorkThread};
+use super::known::{KnownThread, KnownThreads, Needs, load};
+use super::plan::{BatchPlan, GroupMembers, Unplanned, WorkThread};
 use super::planned::PlannedRows;
 use super::sql as commit_sql;
-use crate::client::{Answers, Lanes, Param, PgConnection, PgQuery, back_off};
+use crate::client::{Answers, Connections, Param, PgConnection, PgQuery, back_off};
 use crate::error::{PgFault, write_error};
 use crate::follow::Notifier;
 use crate::limits::{ATTEMPTS_MAX, BACKOFF_FIRST, GROUP_MAX, KNOWN_THREADS_MAX, PLANS_MAX};
@@ -72,7 +72,7 @@ impl WriteJob {
         }
     }
 
-    fn plan(&self, plan: &mut Plan<'_>, members: &GroupMembers) -> Result<(), Unplanned> {
+    fn plan(&self, plan: &mut BatchPlan<'_>, members: &GroupMembers) -> Result<(), Unplanned> {
         match self {
             Self::Batch(batch, change, _) => {
                 plan.verify_change(&batch.thread, *change)?;
@@ -96,7 +96,7 @@ impl WriteJob {
 }
 
 /// A job of a group, and how often it was planned.
-struct Pending {
+struct PendingJob {
     job: WriteJob,
     threads: BTreeSet<ThreadId>,
     needs: Needs,
@@ -106,7 +106,7 @@ struct Pending {
 }
 
 /// A job whose rows are to be written.
-struct Ready {
+struct PlannedJob {
     job: usize,
     rows: PlannedRows,
     threads: Vec<WorkThread>,
@@ -128,12 +128,12 @@ impl ServerClock {
 }
 
 /// The state of the writer.
-pub(crate) struct Writer {
-    lanes: Arc<Lanes>,
+pub(crate) struct GroupWriter {
+    lanes: Arc<Connections>,
     signal: Arc<LogSignal>,
     notifier: Arc<Notifier>,
     clock: ServerClock,
-    known: Loaded,
+    known: KnownThreads,
     /// The threads that are known, the least recently used first.
     used: VecDeque<ThreadId>,
     random: IdSource,
@@ -141,9 +141,9 @@ pub(crate) struct Writer {
     last: i64,
 }
 
-impl Writer {
-    pub(crate) fn new(lanes: Arc<Lanes>, signal: Arc<LogSignal>, notifier: Arc<Notifier>) -> Self {
-        let (known, used, clock) = (Loaded::default(), VecDeque::new(), ServerClock::default());
+impl GroupWriter {
+    pub(crate) fn new(lanes: Arc<Connections>, signal: Arc<LogSignal>, notifier: Arc<Notifier>) -> Self {
+        let (known, used, clock) = (KnownThreads::default(), VecDeque::new(), ServerClock::default());
         Self { lanes, signal, notifier, clock, known, used, random: IdSource::new(), last: 0 }
     }
 
@@ -164,7 +164,7 @@ impl Writer {
     }
 
     /// Writes a group: each job is settled when this returns.
-    async fn write(&mut self, mut group: Vec<Pending>) {
+    async fn write(&mut self, mut group: Vec<PendingJob>) {
         let (mut backoff, mut faults) = (BACKOFF_FIRST, 0);
         for id in group.iter().flat_map(|pending| pending.needs.threads.keys()) {
             self.known.threads.get_mut(id).into_iter().for_each(|known| known.is_fresh = false);
@@ -203,7 +203,7 @@ impl Writer {
     }
 
     /// Reads what the plans lack.
-    async fn load(&mut self, group: &[Pending]) -> Result<(), StoreError> {
+    async fn load(&mut self, group: &[PendingJob]) -> Result<(), StoreError> {
         let (mut needs, mut ids) = (Needs::default(), BTreeSet::new());
         for pending in group {
             for (id, of) in &pending.needs.threads {
@@ -245,12 +245,12 @@ impl Writer {
     }
 
     /// Plans the jobs. Those that are refused are settled; those whose plan rests on an old read stay.
-    fn plan(&mut self, group: &mut Vec<Pending>, members: &GroupMembers) -> Vec<Ready> {
+    fn plan(&mut self, group: &mut Vec<PendingJob>, members: &GroupMembers) -> Vec<PlannedJob> {
         let (mut ready, mut settled) = (Vec::new(), Vec::new());
         for (at, pending) in group.iter_mut().enumerate() {
             pending.plans += 1;
             let clock = self.clock.now().max(self.last + 1);
-            let mut plan = Plan::begin(&self.known, (clock, self.random.random()));
+            let mut plan = BatchPlan::begin(&self.known, (clock, self.random.random()));
             let planned = pending.job.plan(&mut plan, members);
             let is_fresh =
                 pending.needs.threads.keys().all(|id| self.known.threads.get(id).is_some_and(|of| of.is_fresh));
@@ -262,7 +262,7 @@ impl Writer {
                     let threads: Vec<WorkThread> = plan.threads.into_values().collect();
                     let last = threads.iter().map(|work| work.known.seq.max(work.known.operation)).max();
                     self.last = self.last.max(last.unwrap_or_default()).max(clock);
-                    ready.push(Ready { job: at, rows, threads, operation });
+                    ready.push(PlannedJob { job: at, rows, threads, operation });
                 }
                 Err(Unplanned::Missing(thread, namespace, id)) => {
                     pending.is_stale = true;
@@ -287,7 +287,11 @@ impl Writer {
     }
 
     /// Writes the rows of plans in one transaction. Returns the numbers of the threads that were changed.
-    async fn execute(&mut self, ready: &[Ready], entered: Option<&PgConnection>) -> Result<BTreeSet<i64>, PgFault> {
+    async fn execute(
+        &mut self,
+        ready: &[PlannedJob],
+        entered: Option<&PgConnection>,
+    ) -> Result<BTreeSet<i64>, PgFault> {
         let mut rows = PlannedRows::default();
         for (at, of) in (0..).zip(ready) {
             let mut own = of.rows.clone();
@@ -311,9 +315,9 @@ impl Writer {
     }
 
     /// Settles the jobs whose threads were changed; the others are planned again.
-    fn settle_ready(&mut self, group: &mut Vec<Pending>, ready: Vec<Ready>, changed: &BTreeSet<i64>) {
+    fn settle_ready(&mut self, group: &mut Vec<PendingJob>, ready: Vec<PlannedJob>, changed: &BTreeSet<i64>) {
         let mut stored = Vec::new();
-        for Ready { job, threads, operation, .. } in ready {
+        for PlannedJob { job, threads, operation, .. } in ready {
             let is_stored =
                 threads.iter().filter(|work| work.is_changed).all(|work| changed.contains(&work.known.number));
             if !is_stored {
@@ -339,7 +343,7 @@ impl Writer {
     /// Decides about a group whose transaction failed: it is repeated, or each job for itself, or refused.
     async fn settle_fault(
         &mut self,
-        group: &mut Vec<Pending>,
+        group: &mut Vec<PendingJob>,
         fault: PgFault,
         faults: u32,
         backoff: &mut std::time::Duration,
@@ -359,7 +363,7 @@ impl Writer {
     }
 
     /// Locks the groups that a claim names, and returns their members. The transaction stays open.
-    async fn enter(&mut self, pending: &Pending) -> Result<(Option<Arc<PgConnection>>, GroupMembers), PgFault> {
+    async fn enter(&mut self, pending: &PendingJob) -> Result<(Option<Arc<PgConnection>>, GroupMembers), PgFault> {
         let (mut members, groups) = (GroupMembers::new(), pending.job.groups());
         if groups.is_empty() {
             return Ok((None, members));
@@ -383,7 +387,7 @@ impl Writer {
         Ok((Some(client), members))
     }
 
-    /// Ends the transaction of [`Writer::enter`] without a change.
+    /// Ends the transaction of [`GroupWriter::enter`] without a change.
     async fn leave(&mut self, entered: Option<Arc<PgConnection>>) {
         if let Some(client) = entered {
             self.lanes.roll_back(&client).await;
@@ -392,14 +396,19 @@ impl Writer {
 }
 
 /// Settles a job of a group, and moves the numbers of those after it.
-fn settle_at(group: &mut Vec<Pending>, ready: &mut [Ready], at: usize, outcome: Result<Option<u64>, StoreError>) {
+fn settle_at(
+    group: &mut Vec<PendingJob>,
+    ready: &mut [PlannedJob],
+    at: usize,
+    outcome: Result<Option<u64>, StoreError>,
+) {
     group.remove(at).job.settle(outcome);
     ready.iter_mut().filter(|of| of.job > at).for_each(|of| of.job -= 1);
 }
 
 /// Takes the jobs of the next transaction: of different threads, and of different chains. A claim with groups is alone.
-fn next_group(waiting: &mut VecDeque<WriteJob>) -> Vec<Pending> {
-    let (mut group, mut taken): (Vec<Pending>, BTreeSet<ThreadId>) = (Vec::new(), BTreeSet::new());
+fn next_group(waiting: &mut VecDeque<WriteJob>) -> Vec<PendingJob> {
+    let (mut group, mut taken): (Vec<PendingJob>, BTreeSet<ThreadId>) = (Vec::new(), BTreeSet::new());
     while let Some(job) = waiting.front().filter(|_| group.len() < GROUP_MAX) {
         let (threads, is_alone) = (job.threads(), !job.groups().is_empty());
         let is_apart = threads.is_disjoint(&taken) && !group.iter().any(|of| of.job.is_in_one_chain_with(job));
@@ -413,7 +422,7 @@ fn next_group(waiting: &mut VecDeque<WriteJob>) -> Vec<Pending> {
             continue;
         }
         taken.extend(threads.iter().cloned());
-        group.push(Pending { job, threads, needs, plans: 0, is_stale: false });
+        group.push(PendingJob { job, threads, needs, plans: 0, is_stale: false });
         if is_alone {
             break;
         }

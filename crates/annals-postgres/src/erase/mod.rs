@@ -16,7 +16,7 @@ use tokio_postgres::Row;
 
 use self::sql as erase_sql;
 use crate::PostgresBackend;
-use crate::client::{Lanes, Param, PgConnection, PgQuery, Together, back_off};
+use crate::client::{Connections, Param, PgConnection, PgQuery, Together, back_off};
 use crate::error::{PgFault, write_error};
 use crate::limits::{ATTEMPTS_MAX, BACKOFF_FIRST};
 use crate::rows::Cells;
@@ -57,7 +57,7 @@ fn due(rows: &[Row]) -> Result<Vec<ThreadId>, StoreError> {
     deletable::<StoreError>(due, DELETED_THREADS_MAX, |of| Ok(forks.get(of).cloned().unwrap_or_default()))
 }
 
-async fn delete(lanes: &Lanes, threads: &[ThreadId]) -> Result<(), StoreError> {
+async fn delete(lanes: &Connections, threads: &[ThreadId]) -> Result<(), StoreError> {
     let mut backoff = BACKOFF_FIRST;
     for attempt in 1.. {
         match delete_once(lanes, threads).await {
@@ -69,7 +69,7 @@ async fn delete(lanes: &Lanes, threads: &[ThreadId]) -> Result<(), StoreError> {
     Ok(())
 }
 
-async fn delete_once(lanes: &Lanes, threads: &[ThreadId]) -> Result<Result<(), StoreError>, PgFault> {
+async fn delete_once(lanes: &Connections, threads: &[ThreadId]) -> Result<Result<(), StoreError>, PgFault> {
     let of: std::sync::Arc<PgConnection> = lanes.open().await?;
     of.client.batch_execute(common_sql::BEGIN).await?;
     let ids = Param::Texts(threads.iter().map(|id| Some(id.as_str().to_owned())).collect());

@@ -18,7 +18,7 @@ use tokio_postgres::{AsyncMessage, Client, NoTls};
 
 use self::sql as follow_sql;
 use crate::PostgresBackend;
-use crate::client::{Lanes, Param, PgQuery, Together};
+use crate::client::{Connections, Param, PgQuery, Together};
 use crate::error::{PgFault, corrupt};
 use crate::limits::{NOTIFY_INTERVAL, RECONNECT_PAUSE, WATCH_PAUSE};
 use crate::rows::{Cells, record};
@@ -36,7 +36,7 @@ fn parts(position: &LogPosition) -> Result<(u64, i64), StoreError> {
 }
 
 fn position(xact: &str, seq: i64) -> Result<LogPosition, StoreError> {
-    let xact: u64 = xact.parse().map_err(|_| corrupt("checkpoint.xact", "it is no number"))?;
+    let xact: u64 = xact.parse().map_err(|_| corrupt("checkpoint.xact", "it is not a number"))?;
     let number = (u128::from(xact) << 64) | u128::from(seq.cast_unsigned());
     LogPosition::from_bytes(&number.to_be_bytes())
 }
@@ -87,7 +87,7 @@ impl Follow for PostgresBackend {
 /// Looks whether there is a newer checkpoint.
 #[derive(Debug)]
 struct NewestProbe {
-    lanes: Arc<Lanes>,
+    lanes: Arc<Connections>,
     client: crate::client::RemoteClient,
     newest: Option<(String, i64)>,
 }
@@ -124,7 +124,7 @@ impl Notifier {
     }
 
     /// Sends notifications, at most one in an interval. A process that is not reached looks by itself.
-    pub(crate) async fn run(self: Arc<Self>, lanes: Arc<Lanes>) {
+    pub(crate) async fn run(self: Arc<Self>, lanes: Arc<Connections>) {
         let mut open: Option<Client> = None;
         loop {
             self.committed.notified().await;
@@ -144,7 +144,7 @@ impl Notifier {
     }
 
     /// Listens to the notifications of other processes, and wakes the followers of this one.
-    pub(crate) async fn listen(self: Arc<Self>, lanes: Arc<Lanes>, signal: Arc<LogSignal>) {
+    pub(crate) async fn listen(self: Arc<Self>, lanes: Arc<Connections>, signal: Arc<LogSignal>) {
         loop {
             // An error ends the connection; what came meanwhile is found by a look.
             _ = self.listen_once(&lanes, &signal).await;
@@ -153,7 +153,7 @@ impl Notifier {
         }
     }
 
-    async fn listen_once(&self, lanes: &Lanes, signal: &LogSignal) -> Result<(), PgFault> {
+    async fn listen_once(&self, lanes: &Connections, signal: &LogSignal) -> Result<(), PgFault> {
         let (client, mut connection) = lanes.config().connect(NoTls).await?;
         let mut begin = Box::pin(async {
             client.batch_execute(follow_sql::LISTEN).await?;
@@ -163,11 +163,11 @@ impl Notifier {
         std::future::poll_fn(|context| {
             loop {
                 if schema.is_none()
-                    && let std::task::Poll::Ready(read) = begin.as_mut().poll(context)
+                    && let std::task::Poll::PlannedJob(read) = begin.as_mut().poll(context)
                 {
                     match read {
                         Ok(read) => schema = Some(read),
-                        Err(error) => return std::task::Poll::Ready(Err(PgFault::from(error))),
+                        Err(error) => return std::task::Poll::PlannedJob(Err(PgFault::from(error))),
                     }
                 }
                 match std::task::ready!(connection.poll_message(context)) {
@@ -180,8 +180,8 @@ impl Notifier {
                         }
                     }
                     Some(Ok(_)) => {}
-                    Some(Err(error)) => return std::task::Poll::Ready(Err(error.into())),
-                    None => return std::task::Poll::Ready(Ok(())),
+                    Some(Err(error)) => return std::task::Poll::PlannedJob(Err(error.into())),
+                    None => return std::task::Poll::PlannedJob(Ok(())),
                 }
             }
         })

@@ -15,7 +15,7 @@ use crate::PostgresBackend;
 use crate::client::{Param, PgQuery, Together};
 use crate::pack::Unpacker;
 use crate::read::points::unpack_consumed;
-use crate::read::threads::{Fields, fields};
+use crate::read::threads::{StoredFields, fields};
 use crate::rows::{Cells, PgChanges, PgContent, PgRecord, VALUE, record};
 
 /// Branch and ordinal.
@@ -59,7 +59,7 @@ struct LeavingBranch {
 pub(crate) struct PrunedThread {
     pub(crate) number: i64,
     pub(crate) change: i64,
-    fields: Fields,
+    fields: StoredFields,
     pub(crate) namespaces: BTreeMap<Namespace, PrunedNamespace>,
     pub(crate) points: BTreeMap<Spot, PrunedPoint>,
     leaving: Vec<LeavingBranch>,

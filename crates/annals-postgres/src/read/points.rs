@@ -19,14 +19,14 @@ use crate::rows::{Cells, PgChanges, PgContent, PgPlace, PgRecord, Skeleton, reco
 use crate::sql;
 
 /// A checkpoint of a namespace that is asked for, or its head.
-pub(crate) type Wanted<'a> = (&'a ThreadId, &'a Namespace, Option<&'a CheckpointId>);
+pub(crate) type WantedPoint<'a> = (&'a ThreadId, &'a Namespace, Option<&'a CheckpointId>);
 
-pub(crate) fn at(point: &CheckpointRef) -> Wanted<'_> {
+pub(crate) fn at(point: &CheckpointRef) -> WantedPoint<'_> {
     (&point.thread, &point.namespace, Some(&point.checkpoint))
 }
 
 /// Returns the three arrays with which a statement about checkpoints begins.
-pub(crate) fn wanted(points: &[Wanted<'_>]) -> Vec<Param> {
+pub(crate) fn wanted(points: &[WantedPoint<'_>]) -> Vec<Param> {
     vec![
         Param::Texts(points.iter().map(|(thread, ..)| Some(thread.as_str().to_owned())).collect()),
         Param::Texts(points.iter().map(|(_, namespace, _)| Some(namespace.as_str().to_owned())).collect()),
@@ -35,7 +35,11 @@ pub(crate) fn wanted(points: &[Wanted<'_>]) -> Vec<Param> {
 }
 
 /// Returns a statement about checkpoints with further parameters.
-pub(crate) fn query_at(sql: &'static str, points: &[Wanted<'_>], more: impl IntoIterator<Item = Param>) -> PgQuery {
+pub(crate) fn query_at(
+    sql: &'static str,
+    points: &[WantedPoint<'_>],
+    more: impl IntoIterator<Item = Param>,
+) -> PgQuery {
     let mut params = wanted(points);
     params.extend(more);
     PgQuery::new(sql, params)
@@ -80,7 +84,7 @@ pub(crate) fn states(rows: &[Row], count: usize) -> Result<Vec<PointState>, Stor
 }
 
 /// Returns the statements whose rows [`writes`] reads.
-pub(crate) fn write_queries(points: &[Wanted<'_>]) -> [PgQuery; 3] {
+pub(crate) fn write_queries(points: &[WantedPoint<'_>]) -> [PgQuery; 3] {
     [sql::TASK_WRITES_AT, sql::CONSUMED_AT, sql::CONSUMED_ITEMS_AT].map(|sql| query_at(sql, points, []))
 }
 
@@ -201,7 +205,7 @@ pub(crate) struct KnownPoint {
 }
 
 /// Returns the statements whose rows [`known_points`] reads.
-pub(crate) fn known_queries(points: &[Wanted<'_>]) -> Vec<PgQuery> {
+pub(crate) fn known_queries(points: &[WantedPoint<'_>]) -> Vec<PgQuery> {
     let mut queries = vec![query_at(sql::RECORDS_AT, points, []), query_at(sql::CHANGES_AT, points, [])];
     queries.extend(write_queries(points));
     queries

@@ -21,7 +21,7 @@ use crate::pack::Unpacker;
 use crate::rows::{Cells, record, sixteen};
 use crate::sql;
 
-type Records = Result<Vec<Option<CheckpointRecord>>, StoreError>;
+type RecordAnswers = Result<Vec<Option<CheckpointRecord>>, StoreError>;
 
 fn text(text: &str) -> Param {
     Param::Text(Some(text.to_owned()))
@@ -33,7 +33,8 @@ pub(crate) fn heads(
     of: &[NamespaceRef<'_>],
     parts: HeadParts,
 ) -> Result<Vec<Option<StoredHead>>, StoreError> {
-    let wanted: Vec<points::Wanted<'_>> = of.iter().map(|(thread, namespace)| (*thread, *namespace, None)).collect();
+    let wanted: Vec<points::WantedPoint<'_>> =
+        of.iter().map(|(thread, namespace)| (*thread, *namespace, None)).collect();
     let mut queries = vec![query_at(read_sql::HEADS, &wanted, [])];
     if parts.writes {
         queries.extend(write_queries(&wanted));
@@ -64,7 +65,7 @@ pub(crate) fn heads(
     Ok(found)
 }
 
-pub(crate) fn records(backend: &PostgresBackend, query: &RecordQuery<'_>) -> Records {
+pub(crate) fn records(backend: &PostgresBackend, query: &RecordQuery<'_>) -> RecordAnswers {
     match query {
         RecordQuery::At(points) => {
             let wanted: Vec<_> = points.iter().map(|point| at(point)).collect();
@@ -112,11 +113,11 @@ fn one(backend: &PostgresBackend, query: PgQuery) -> Result<Vec<Row>, StoreError
     Ok(backend.client.read(vec![query], Together::Apart)?.pop().unwrap_or_default())
 }
 
-fn all(rows: &[Row]) -> Records {
+fn all(rows: &[Row]) -> RecordAnswers {
     rows.iter().map(|row| Ok(Some(record(&mut Cells::of(row))?.record))).collect()
 }
 
-fn page(backend: &PostgresBackend, query: &CheckpointQuery) -> Records {
+fn page(backend: &PostgresBackend, query: &CheckpointQuery) -> RecordAnswers {
     let limit = if query.limit == 0 { PAGE_ROWS_MAX } else { query.limit.min(PAGE_ROWS_MAX) };
     let before = query.before.map_or([0xff; 17].to_vec(), |id| id.as_bytes().to_vec());
     let (thread, before, limit) =
@@ -204,7 +205,7 @@ pub(crate) fn timers(backend: &PostgresBackend, query: &TimerQuery<'_>) -> Resul
         let mut cells = Cells::of(row);
         let point = CheckpointRef::new(cells.thread()?, cells.namespace()?, cells.checkpoint()?);
         let task = TaskId::from_bytes(sixteen(cells.next()?)?);
-        let wake_at = cells.next::<i64>().map_err(|_| corrupt("timer.wake_at", "it is no timestamp"))?;
+        let wake_at = cells.next::<i64>().map_err(|_| corrupt("timer.wake_at", "it is not a timestamp"))?;
         Ok(TimerRecord::new(point, task, Timestamp::from_micros(wake_at)))
     };
     one(backend, query)?.iter().map(read).collect()

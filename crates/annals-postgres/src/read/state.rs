@@ -23,13 +23,13 @@ use crate::read::sql as read_sql;
 use crate::rows::{Cells, EMPTY, LIST, PgChanges, PgContent, PgPlace, PgRecord, SkeletonChannel, VALUE};
 use crate::sql;
 
-type Visited = Result<(), StoreError>;
+type StateVisit = Result<(), StoreError>;
 
 /// An item as it is stored: ordinal, task, and content; `None` for a deletion.
 pub(crate) type StoredItem = (i64, Option<u32>, Option<Payload>);
 
 /// The newest items of a list by position.
-pub(crate) type StoredItems = BTreeMap<i64, StoredItem>;
+pub(crate) type ListItems = BTreeMap<i64, StoredItem>;
 
 /// A deletion of a range of positions.
 #[derive(Clone, Debug)]
@@ -69,8 +69,8 @@ pub(crate) fn range_deletes(rows: &[Row]) -> Result<Vec<RangeDelete>, StoreError
 }
 
 /// Reads items: channel, position, ordinal, task and payload, by channel.
-fn items(rows: &[Row], skip: usize) -> Result<BTreeMap<String, StoredItems>, StoreError> {
-    let mut found: BTreeMap<String, StoredItems> = BTreeMap::new();
+fn items(rows: &[Row], skip: usize) -> Result<BTreeMap<String, ListItems>, StoreError> {
+    let mut found: BTreeMap<String, ListItems> = BTreeMap::new();
     for row in rows {
         let mut cells = Cells::of(row);
         for _ in 0..skip {
@@ -123,7 +123,7 @@ pub(crate) fn read(
     at: &CheckpointRef,
     query: &StateQuery<'_>,
     visit: VisitState<'_>,
-) -> Visited {
+) -> StateVisit {
     match query {
         StateQuery::Record => {
             let (record, state) = load(backend, at)?;
@@ -222,7 +222,12 @@ fn with_values(backend: &PostgresBackend, of: PgRecord, state: PointState) -> Re
 
 /// Visits the record of a state, then its channels by name, each list with its items: all of them, or if there are
 /// names of whole lists, the last one of any other list.
-fn whole(backend: &PostgresBackend, point: &CheckpointRef, lists: Option<&[&str]>, visit: VisitState<'_>) -> Visited {
+fn whole(
+    backend: &PostgresBackend,
+    point: &CheckpointRef,
+    lists: Option<&[&str]>,
+    visit: VisitState<'_>,
+) -> StateVisit {
     let wanted = [at(point)];
     let names = lists.map_or(Param::NoTexts, channels);
     let queries = vec![
@@ -255,7 +260,7 @@ fn whole(backend: &PostgresBackend, point: &CheckpointRef, lists: Option<&[&str]
     Ok(())
 }
 
-fn visit_items(list: StoredItems, visit: VisitState<'_>) -> Visited {
+fn visit_items(list: ListItems, visit: VisitState<'_>) -> StateVisit {
     for (position, (ordinal, task, payload)) in list {
         if let Some(payload) = payload {
             let row = ItemRow::new(position.cast_unsigned(), ordinal.cast_unsigned(), task, payload.as_ref());
@@ -275,9 +280,9 @@ pub(crate) fn reference_of<'d>(deletes: &'d [RangeDelete], channel: &str) -> Opt
 fn live(
     backend: &PostgresBackend,
     channel: &str,
-    mut stored: StoredItems,
+    mut stored: ListItems,
     deletes: &[RangeDelete],
-) -> Result<StoredItems, StoreError> {
+) -> Result<ListItems, StoreError> {
     let own: Vec<&RangeDelete> = deletes.iter().filter(|delete| delete.channel == channel).collect();
     let survives = |position: i64, ordinal: i64| !own.iter().any(|of| of.ordinal > ordinal && of.covers(position));
     let reference = reference_of(deletes, channel).and_then(|of| Some((of, of.reference.as_ref()?)));
@@ -296,7 +301,7 @@ pub(crate) fn all_items(
     backend: &PostgresBackend,
     point: &CheckpointRef,
     channel: &str,
-) -> Result<StoredItems, StoreError> {
+) -> Result<ListItems, StoreError> {
     let mut range = of_channels(point, &[channel]);
     let deletes = PgQuery::new(sql::RANGE_DELETES_AT, range.clone());
     range.extend([number(0), number(i64::MAX)]);
@@ -311,7 +316,7 @@ fn list(
     channel: &str,
     range: ItemRange,
     visit: VisitState<'_>,
-) -> Visited {
+) -> StateVisit {
     let found = match range {
         ItemRange::All => all_items(backend, point, channel)?,
         ItemRange::Positions(from, end) => {
@@ -330,7 +335,7 @@ fn list(
             let deletes = PgQuery::new(sql::RANGE_DELETES_AT, of_channels(point, &[channel]));
             let answers = known(backend, point, vec![tail_query(point, &[(channel, i64::MAX)], count), deletes])?;
             let deletes = range_deletes(&answers[2])?;
-            let first = Tail::of(&answers[1], count)?;
+            let first = ListTail::of(&answers[1], count)?;
             end_of(backend, point, channel, count, first, &deletes)?
         }
     };
@@ -346,13 +351,13 @@ fn tail_query(point: &CheckpointRef, of: &[(&str, i64)], count: usize) -> PgQuer
 }
 
 /// The last items of channels, as far as all branches of the lineage tell them.
-struct Tail {
-    items: BTreeMap<String, StoredItems>,
+struct ListTail {
+    items: BTreeMap<String, ListItems>,
     /// Of each channel the position down to which rows may be missing; none if all were read.
     missing: BTreeMap<String, i64>,
 }
 
-impl Tail {
+impl ListTail {
     fn of(rows: &[Row], count: usize) -> Result<Self, StoreError> {
         let mut pages: BTreeMap<(i64, i64, String), (usize, i64)> = BTreeMap::new();
         for row in rows {
@@ -377,10 +382,10 @@ fn end_of(
     point: &CheckpointRef,
     channel: &str,
     count: usize,
-    mut tail: Tail,
+    mut tail: ListTail,
     deletes: &[RangeDelete],
-) -> Result<StoredItems, StoreError> {
-    let last_of = |mut list: StoredItems| {
+) -> Result<ListItems, StoreError> {
+    let last_of = |mut list: ListItems| {
         while list.len() > count {
             list.pop_first();
         }
@@ -389,7 +394,7 @@ fn end_of(
     if reference_of(deletes, channel).is_some_and(|of| of.reference.is_some()) {
         return all_items(backend, point, channel).map(last_of);
     }
-    let (mut stored, mut page) = (StoredItems::new(), count.max(1));
+    let (mut stored, mut page) = (ListItems::new(), count.max(1));
     loop {
         let from = tail.missing.get(channel).copied();
         let read = tail.items.remove(channel).unwrap_or_default();
@@ -399,7 +404,7 @@ fn end_of(
         let Some(from) = from.filter(|_| found.len() < count) else { return Ok(last_of(found)) };
         page = page.saturating_mul(2).saturating_add(16);
         let answers = backend.client.read(vec![tail_query(point, &[(channel, from)], page)], Together::Apart)?;
-        tail = Tail::of(&answers[0], page)?;
+        tail = ListTail::of(&answers[0], page)?;
     }
 }
 
@@ -410,24 +415,30 @@ fn tails(
     names: &[&str],
     deletes: &[RangeDelete],
     count: usize,
-) -> Result<BTreeMap<String, StoredItems>, StoreError> {
+) -> Result<BTreeMap<String, ListItems>, StoreError> {
     if names.is_empty() {
         return Ok(BTreeMap::new());
     }
     let of: Vec<_> = names.iter().map(|name| (*name, i64::MAX)).collect();
     let answers = backend.client.read(vec![tail_query(point, &of, count)], Together::Apart)?;
-    let mut all = Tail::of(&answers[0], count)?;
+    let mut all = ListTail::of(&answers[0], count)?;
     let mut found = BTreeMap::new();
     for name in names {
         let items = all.items.remove(*name).map(|items| ((*name).to_owned(), items)).into_iter().collect();
         let missing = all.missing.remove(*name).map(|from| ((*name).to_owned(), from)).into_iter().collect();
-        let list = end_of(backend, point, name, count, Tail { items, missing }, deletes)?;
+        let list = end_of(backend, point, name, count, ListTail { items, missing }, deletes)?;
         found.insert((*name).to_owned(), list);
     }
     Ok(found)
 }
 
-fn item(backend: &PostgresBackend, point: &CheckpointRef, channel: &str, id: &str, visit: VisitState<'_>) -> Visited {
+fn item(
+    backend: &PostgresBackend,
+    point: &CheckpointRef,
+    channel: &str,
+    id: &str,
+    visit: VisitState<'_>,
+) -> StateVisit {
     let wanted = [at(point)];
     let more = [Param::Text(Some(channel.to_owned())), Param::Text(Some(crate::rows::column_text(id)))];
     let deletes = PgQuery::new(sql::RANGE_DELETES_AT, of_channels(point, &[channel]));
@@ -446,7 +457,7 @@ fn item(backend: &PostgresBackend, point: &CheckpointRef, channel: &str, id: &st
     visit_items(first.into_iter().collect(), visit)
 }
 
-fn len(backend: &PostgresBackend, point: &CheckpointRef, channel: &str, visit: VisitState<'_>) -> Visited {
+fn len(backend: &PostgresBackend, point: &CheckpointRef, channel: &str, visit: VisitState<'_>) -> StateVisit {
     let params = of_channels(point, &[channel]);
     let queries = vec![PgQuery::new(sql::LEN_AT, params.clone()), PgQuery::new(sql::RANGE_DELETES_AT, params)];
     let answers = known(backend, point, queries)?;
@@ -463,7 +474,7 @@ pub(crate) fn versions(
     backend: &PostgresBackend,
     (point, channel, down_to): (&CheckpointRef, Option<&str>, u64),
     visit: &mut dyn FnMut(&VersionRecord) -> Result<bool, StoreError>,
-) -> Visited {
+) -> StateVisit {
     let wanted = [at(point)];
     let mut top = i64::MAX;
     loop {

@@ -21,10 +21,10 @@ use crate::rows::{Cells, column_text, record};
 use crate::sql;
 
 /// The fields that operations set.
-pub(crate) type Fields = BTreeMap<OperationField, OperationValue>;
+pub(crate) type StoredFields = BTreeMap<OperationField, OperationValue>;
 
-pub(crate) fn fields(packed: Option<&[u8]>) -> Result<Fields, StoreError> {
-    let Some(packed) = packed else { return Ok(Fields::new()) };
+pub(crate) fn fields(packed: Option<&[u8]>) -> Result<StoredFields, StoreError> {
+    let Some(packed) = packed else { return Ok(StoredFields::new()) };
     let mut from = Unpacker::new(packed, "thread.fields");
     let read = from.list(|from| Ok((from.field()?, from.field_value()?)))?;
     Ok(read.into_iter().filter_map(|(field, value)| Some((field, value?))).collect())
@@ -165,7 +165,7 @@ struct ThreadState {
     created_at: Timestamp,
     /// The position and the timestamp of the newest checkpoint of the root namespace.
     activity: Option<(u64, Timestamp)>,
-    fields: Fields,
+    fields: StoredFields,
     lease: Option<LeaseRecord>,
 }
 
@@ -185,7 +185,7 @@ fn known(rows: &[Row]) -> Result<HashMap<ThreadId, ThreadState>, StoreError> {
 /// Asks for the heads of threads with their writes: four statements.
 fn info_queries(ids: &[&ThreadId]) -> Vec<PgQuery> {
     let root = Namespace::root();
-    let wanted: Vec<points::Wanted<'_>> = ids.iter().map(|id| (*id, &root, None)).collect();
+    let wanted: Vec<points::WantedPoint<'_>> = ids.iter().map(|id| (*id, &root, None)).collect();
     let mut queries = vec![query_at(sql::RECORDS_AT, &wanted, [])];
     queries.extend(write_queries(&wanted));
     queries

@@ -15,7 +15,7 @@ use tokio_postgres::Row;
 
 use self::sql as side_sql;
 use crate::PostgresBackend;
-use crate::client::{Lanes, Param, PgQuery, Together, back_off};
+use crate::client::{Connections, Param, PgQuery, Together, back_off};
 use crate::error::{corrupt, write_error};
 use crate::limits::{ATTEMPTS_MAX, BACKOFF_FIRST, KV_PAGE_ROWS};
 use crate::pack::{Packer, Unpacker, packed};
@@ -115,7 +115,7 @@ fn cache_queries(change: CacheChange) -> Vec<PgQuery> {
 }
 
 /// Makes changes in one transaction, and again if it fails for a reason that passes.
-async fn write(lanes: &Lanes, queries: &[PgQuery]) -> Result<(), StoreError> {
+async fn write(lanes: &Connections, queries: &[PgQuery]) -> Result<(), StoreError> {
     let mut backoff = BACKOFF_FIRST;
     for attempt in 1.. {
         match lanes.write_beside(queries).await {

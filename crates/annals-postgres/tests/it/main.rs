@@ -1,28 +1,38 @@
 //! The tests of the backend, one after another, on a server.
 //!
-//! `ANNALS_POSTGRES` names the server, by a URL of a database that the tests may fill. Without it a server is started in a
-//! temporary folder and stopped at the end. If none can be started, the tests say so and pass, unless
+//! `ANNALS_POSTGRES` names the server, by a URL of a database that the tests may fill. Without it a server is started
+//! in a temporary folder and stopped at the end. If none can be started, the tests say so and pass, unless
 //! `ANNALS_POSTGRES_REQUIRED` is set. Arguments choose tests by parts of their names.
 #![allow(missing_docs)]
 
 mod calls;
+mod faults;
 mod server;
 mod suite;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use server::Server;
 
 /// A test: its name, and what it does with a server.
-type Test = (String, Box<dyn Fn(&Server)>);
+type Test = (String, Box<dyn Fn(&Server) + Send + Sync>);
+
+/// Tests that run at once.
+const AT_ONCE: usize = 6;
+
+/// The tests that run alone: a follower waits for the oldest transaction that has not ended, and faults come to all
+/// connections.
+const ALONE: [&str; 5] = ["suite::following", "suite::calls", "suite::race_of", "calls::", "faults::"];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.first().is_some_and(|arg| arg == "race") {
         return suite::race(&args[1..]);
     }
-    let tests: Vec<Test> = suite::tests().into_iter().chain(calls::tests()).collect();
+    let tests: Vec<Test> = suite::tests().into_iter().chain(calls::tests()).chain(faults::tests()).collect();
     if args.iter().any(|arg| arg == "--list") {
         tests.iter().for_each(|(name, _)| println!("{name}: test"));
         return ExitCode::SUCCESS;
@@ -39,19 +49,27 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
-    let (mut passed, mut failed) = (0, Vec::new());
-    for (name, test) in &tests {
-        if !wanted.is_empty() && !wanted.iter().any(|part| name.contains(part.as_str())) {
-            continue;
+    let is_wanted = |name: &String| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
+    let chosen: Vec<&Test> = tests.iter().filter(|(name, _)| is_wanted(name)).collect();
+    let is_alone = |test: &&&Test| ALONE.iter().any(|start| test.0.starts_with(start));
+    let (alone, others): (Vec<&Test>, Vec<&Test>) = chosen.iter().partition(is_alone);
+    let (failed, next) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
+    let run = |(name, test): &Test| {
+        let outcome = catch_unwind(AssertUnwindSafe(|| test(&server)));
+        println!("test {name} ... {}", if outcome.is_ok() { "ok" } else { "FAILED" });
+        if outcome.is_err() {
+            failed.lock().unwrap().push(name.clone());
         }
-        match catch_unwind(AssertUnwindSafe(|| test(&server))) {
-            Ok(()) => passed += 1,
-            Err(_) => {
-                println!("test {name} ... FAILED");
-                failed.push(name.as_str());
-            }
+    };
+    let work = || {
+        while let Some(test) = others.get(next.fetch_add(1, Ordering::Relaxed)) {
+            run(test);
         }
-    }
+    };
+    std::thread::scope(|scope| (0..AT_ONCE).for_each(|_| _ = scope.spawn(work)));
+    alone.iter().for_each(|test| run(test));
+    let failed = failed.into_inner().unwrap();
+    let passed = chosen.len() - failed.len();
     println!("test result: {passed} passed; {} failed", failed.len());
     failed.iter().for_each(|name| println!("    {name}"));
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

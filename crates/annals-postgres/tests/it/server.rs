@@ -69,6 +69,19 @@ impl Server {
         });
     }
 
+    /// Cuts all connections but its own.
+    pub(crate) fn cut(&self) {
+        self.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'");
+    }
+
+    /// Kills the server and starts it again; a server that was not started here is left alone.
+    pub(crate) fn restart(&self) {
+        if let Some(started) = &self.started {
+            started.control("stop").expect("the server stops");
+            started.control("start").expect("the server starts");
+        }
+    }
+
     /// Returns the URL of an empty schema.
     pub(crate) fn empty(&self) -> String {
         let number = self.schemas.fetch_add(1, Ordering::Relaxed);
