@@ -282,11 +282,11 @@ async fn all<T>(mut steps: Vec<PipelineStep<'_, T>>) -> Result<Vec<T>, tokio_pos
         let mut is_done = true;
         for (step, result) in steps.iter_mut().zip(&mut results).filter(|(_, result)| result.is_none()) {
             match step.as_mut().poll(context) {
-                Poll::PlannedJob(of_step) => *result = Some(of_step),
-                Poll::PendingJob => is_done = false,
+                Poll::Ready(of_step) => *result = Some(of_step),
+                Poll::Pending => is_done = false,
             }
         }
-        if is_done { Poll::PlannedJob(()) } else { Poll::PendingJob }
+        if is_done { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
     results.into_iter().flatten().collect()

@@ -163,11 +163,11 @@ impl Notifier {
         std::future::poll_fn(|context| {
             loop {
                 if schema.is_none()
-                    && let std::task::Poll::PlannedJob(read) = begin.as_mut().poll(context)
+                    && let std::task::Poll::Ready(read) = begin.as_mut().poll(context)
                 {
                     match read {
                         Ok(read) => schema = Some(read),
-                        Err(error) => return std::task::Poll::PlannedJob(Err(PgFault::from(error))),
+                        Err(error) => return std::task::Poll::Ready(Err(PgFault::from(error))),
                     }
                 }
                 match std::task::ready!(connection.poll_message(context)) {
@@ -180,8 +180,8 @@ impl Notifier {
                         }
                     }
                     Some(Ok(_)) => {}
-                    Some(Err(error)) => return std::task::Poll::PlannedJob(Err(error.into())),
-                    None => return std::task::Poll::PlannedJob(Ok(())),
+                    Some(Err(error)) => return std::task::Poll::Ready(Err(error.into())),
+                    None => return std::task::Poll::Ready(Ok(())),
                 }
             }
         })
