@@ -534,8 +534,7 @@ macro_rules! checked {
 }
 pub(crate) const CHECK_VERSIONS: &str =
     text!(version::Row::SELECT, "WHERE branch NOT IN ", hidden!(branches), " ORDER BY branch, ordinal, key");
-pub(crate) const CHECK_VERSIONS_AT: &str =
-    text!(version::Row::SELECT, "WHERE branch = ?1 AND ordinal = ?2 ORDER BY key");
+pub(crate) const VERSIONS_AT: &str = text!(version::Row::SELECT, "WHERE branch = ?1 AND ordinal = ?2 ORDER BY key");
 pub(crate) const CHECK_ITEMS: &str =
     text!(item::Row::SELECT, "WHERE branch NOT IN ", hidden!(branches), " ORDER BY branch, ordinal, channel, slot");
 pub(crate) const CHECK_ITEMS_AT: &str = text!(

@@ -113,7 +113,7 @@ impl Checker<'_> {
         let (conn, names, at) = (self.view.conn, self.view.names, row.record.at());
         let parent = row.record.parent.map(|parent| self.view.known(parent)).transpose()?;
         let mut content = CheckpointContent::of(row);
-        conn.each(sql::CHECK_VERSIONS_AT, [at.0, at.1], |row| content.version(self, row))?;
+        conn.each(sql::VERSIONS_AT, [at.0, at.1], |row| content.version(self, row))?;
         for (key, channel, end) in content.changed() {
             let Some(list) = names.find(conn, Kind::List, &channel)? else { continue };
             let before = match &parent {

@@ -35,7 +35,7 @@ pub(crate) fn page(view: ReadView<'_>, search: &Search) -> Res<SearchPage> {
     };
     let mut grams = Grams::of_words(&search.words);
     if let Some(thread) = &search.thread {
-        let Some(thread) = view.conn.first(sql::THREAD, [thread.as_str()])? else {
+        let Some(thread) = view.conn.first(log_sql::THREAD_BY_ID, [thread.as_str()])? else {
             return Ok(newest.page());
         };
         grams.add_thread(thread);

@@ -70,7 +70,6 @@ macro_rules! branches {
 }
 pub(super) const BRANCHES: &str = branches!();
 pub(super) const BRANCHES_OF_THREAD: &str = branches!("WHERE t.public_id = ?1 ");
-pub(super) const THREAD: &str = "SELECT id FROM thread WHERE public_id = ?1";
 
 /// The first place of a branch from an ordinal on at which a channel was written.
 pub(super) const SHOWN_AT: &str =

@@ -169,7 +169,7 @@ impl<'c> OldRows<'c> {
 
     /// Returns the versions at an ordinal of a branch.
     pub(super) fn versions(&self, branch: i64, ordinal: i64) -> Res<Vec<OwnedColumns>> {
-        self.conn.read_all(sql::VERSIONS, [branch, ordinal], |row| version::Row::owned(row))
+        self.conn.read_all(engine_sql::VERSIONS_AT, [branch, ordinal], |row| version::Row::owned(row))
     }
 
     /// Returns the rows of a list at an ordinal of a branch.

@@ -25,7 +25,6 @@ pub(super) const CHECKPOINT: &str = "SELECT namespace, id, tasks FROM checkpoint
 pub(super) const NAME: &str = "SELECT kind, text FROM name WHERE id = ?1";
 pub(super) const LISTS_FROM: &str = "SELECT id, text FROM name WHERE id >= ?1 AND kind = ?3 ORDER BY id LIMIT ?2";
 pub(super) const NAMESPACE: &str = "SELECT thread, path FROM namespace WHERE id = ?1";
-pub(super) const VERSIONS: &str = text!(version::Row::SELECT, "WHERE branch = ?1 AND ordinal = ?2 ORDER BY key");
 /// True if the new file has a timer of a task with a check.
 pub(super) const TIMER_VERIFIES: &str = "SELECT EXISTS (SELECT 1 FROM timer WHERE task = ?1 AND xxh3 = ?2)";
 pub(super) const OPERATIONS: &str = text!(operation::Row::SELECT, "ORDER BY seq, id");

@@ -78,7 +78,7 @@ fn found(conn: &Connection, namespace: &KvNamespace, key: &str) -> Res<Option<(i
 
 /// Returns the number and the content of a key.
 fn stored(conn: &Connection, keys: &Keys, namespace: &KvNamespace, key: &str) -> Res<Option<(i64, KvRecord)>> {
-    conn.read_first(kv_sql::ENTRY, params![namespace.path(), key], |row| {
+    conn.read_first(engine_sql::KV_ENTRY, params![namespace.path(), key], |row| {
         let (row, names) = (kv::Row::read(row, 0)?, Names::default());
         Ok((row.id, decode(ReadView { conn, names: &names, keys }, &row, namespace)?))
     })

@@ -1,11 +1,8 @@
 //! The statements of the vectors and lifetimes of the key-value memory, and of its expiry.
 
-use crate::store::sqlite::sql as engine_sql;
 use crate::store::sqlite::sql::kv;
 use crate::store::sqlite::tables::text::text;
 
-/// An entry, expired or not.
-pub(super) const ENTRY: &str = engine_sql::KV_ENTRY;
 pub(super) const EXPIRED: &str = "SELECT k.id, n.path, k.key FROM kv k LEFT JOIN kv_namespace n ON n.id = k.namespace \
      WHERE k.expires_at IS NOT NULL AND k.expires_at <= ?1 ORDER BY k.expires_at LIMIT ?2";
 
