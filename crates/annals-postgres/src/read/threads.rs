@@ -101,6 +101,7 @@ fn rows_of(
     for (id, of) in &known {
         let mut row = ThreadRow::default();
         (row.fields, row.lease) = (of.fields.clone().into_iter().collect(), of.lease.clone());
+        row.branches = parts.branches.map(|_| Vec::new());
         found.insert(id.clone(), row);
     }
     if let Some(first) = infos {
@@ -155,7 +156,7 @@ fn add_origin(row: &mut ThreadRow, cells: &mut Cells<'_>) -> Result<(), StoreErr
 fn add_branch(row: &mut ThreadRow, cells: &mut Cells<'_>) -> Result<(), StoreError> {
     let (parent, first) = (cells.next::<Option<i64>>()?, cells.number()?);
     let leaves = parent.map(|branch| (branch.cast_unsigned(), first.saturating_sub(1)));
-    row.branches.push(BranchRecord::new(record(cells)?.record, leaves));
+    row.branches.get_or_insert_default().push(BranchRecord::new(record(cells)?.record, leaves));
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 mod sql;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use annals::base::Payload;
@@ -54,7 +54,12 @@ impl Searches for PostgresBackend {
         }
     }
 
-    fn search_list(&self, of: &CheckpointRef, channel: &str, text: &str) -> Result<Vec<StoredListChange>, StoreError> {
+    fn search_list(
+        &self,
+        of: &CheckpointRef,
+        channel: &str,
+        text: &str,
+    ) -> Result<Option<Vec<StoredListChange>>, StoreError> {
         let (wanted, names) = ([at(of)], Param::Texts(vec![Some(channel.to_owned())]));
         let queries = vec![
             query_at(common_sql::RECORDS_AT, &wanted, []),
@@ -78,17 +83,23 @@ impl Searches for PostgresBackend {
         for delete in range_deletes(&answers[2])? {
             let positions = delete.first.cast_unsigned()..delete.last.cast_unsigned() + 1;
             let ordinal = delete.ordinal.cast_unsigned();
+            // The items of the checkpoint itself stand above those of the list that it references.
+            let of_itself = changes.iter().filter(|change| change.ordinal == ordinal);
+            let own: HashSet<u64> = of_itself.map(|change| change.positions.start).collect();
             changes.push(StoredListChange::new(positions, ordinal, delete.task, ListChangeOp::Delete));
             let Some(base) = &delete.reference else { continue };
             let point = CheckpointRef::new(delete.thread.clone(), base.namespace.clone(), base.checkpoint);
             for (position, (_, _, payload)) in all_items(self, &point, &base.channel)? {
                 let Some(payload) = payload else { continue };
                 let (position, op) = (position.cast_unsigned(), ListChangeOp::of(payload.as_ref(), text));
+                if own.contains(&position) {
+                    continue;
+                }
                 changes.push(StoredListChange::new(position..position + 1, ordinal, delete.task, op));
             }
         }
         StoredListChange::order(&mut changes);
-        Ok(changes)
+        Ok(Some(changes))
     }
 }
 
