@@ -16,7 +16,7 @@ impl ModelCall {
     /// # Errors
     /// [`MessageError`] if a message has no counterpart.
     pub fn openai_body(&self, model: &str) -> Result<serde_json::Value, MessageError> {
-        let messages = convert_to_openai_messages(&self.langchain_messages()?, &OpenAiOptions::new())?;
+        let messages = convert_to_openai_messages(&self.langchain_messages()?, &OpenAiOptions::default())?;
         let messages: Vec<_> = messages.into_iter().map(|message| Value::Map(message).to_json()).collect();
         let mut body = json!({"model": model, "messages": messages});
         let tools: Vec<_> = self.tools.iter().chain(&self.output_tools).map(openai_tool).collect();
