@@ -347,7 +347,7 @@ mod tests {
         let bad = [
             "pub struct StateManager;",
             "pub fn savepoint_of() {}",
-            "pub const fn conversation_id() {}",
+            "pub const fn conversation_id_of() {}",
             "pub enum HTTPManager {}",
             "pub trait BaseStore {}",
             "pub fn get_thread() {}",
@@ -359,7 +359,7 @@ mod tests {
             let found = names(&Source::new("src/a/b.rs", text), &synonyms);
             assert_eq!(found.len(), 1, "{text}");
         }
-        let fine = "pub(crate) struct StateManager;\nfn savepoint() {}\n/// pub fn savepoint\npub fn get_state() {}\npub fn get_mut() {}\npub fn database() {}\npub fn base_of() {}\npub fn simple() {}\npub use a::Manager;";
+        let fine = "pub(crate) struct StateManager;\nfn savepoint() {}\n/// pub fn savepoint\npub fn get_state() {}\npub fn get_mut() {}\npub fn conversation_id() {}\npub fn database() {}\npub fn base_of() {}\npub fn simple() {}\npub use a::Manager;";
         assert!(names(&Source::new("src/a/b.rs", fine), &synonyms).is_empty());
     }
 

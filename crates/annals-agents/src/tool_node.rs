@@ -53,7 +53,7 @@ const ENVELOPE: &str = "pydantic_ai";
 /// /// Stands in for a request to a model.
 /// fn answer(messages: &Messages) -> Message {
 ///     match messages.last() {
-///         Some(last) if last.tool_call_id().is_some() => Message::ai(last.text()),
+///         Some(last) if last.tool_call_id().is_some() => Message::ai(last.text().into_owned()),
 ///         _ => Message::ai("").with_tool_call(ToolCall::new("weather", [("city", "Bern")]).with_id("c1")),
 ///     }
 /// }

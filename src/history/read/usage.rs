@@ -171,7 +171,7 @@ pub struct UsageCall {
 
 /// A model call.
 #[derive(Default)]
-struct CountedCall {
+struct UsageOfCall {
     node: Option<Arc<str>>,
     model: Option<String>,
     input_tokens: u64,
@@ -291,7 +291,7 @@ impl Store {
     }
 }
 
-impl CountedCall {
+impl UsageOfCall {
     /// Returns the call as one that a checkpoint counts.
     fn of(self, record: &CheckpointRecord) -> UsageCall {
         UsageCall {
@@ -321,7 +321,7 @@ fn calls_of(
     (record, parent): (&CheckpointRecord, Option<&CheckpointRecord>),
     counted: &mut CountedPositions,
     mut visit: Option<VisitPut<'_>>,
-) -> Result<Vec<CountedCall>, StoreError> {
+) -> Result<Vec<UsageOfCall>, StoreError> {
     let stated = stated(record, parent);
     let counts_messages = stated.is_none() && record.point.namespace.is_root();
     let mut calls = stated.unwrap_or_default();
@@ -329,7 +329,7 @@ fn calls_of(
         each_put(store, record, &mut |put| {
             let node = put.task.and_then(|task| node_of(parent, task as usize));
             if counts_messages && let Some(call) = put.message_call(record, counted)? {
-                calls.push(CountedCall { node: node.clone(), ..call });
+                calls.push(UsageOfCall { node: node.clone(), ..call });
             }
             if let Some(visit) = &mut visit {
                 visit(&put, node);
@@ -396,7 +396,7 @@ impl UsageSums<'_> {
         Ok(())
     }
 
-    fn add_call(&mut self, record: &CheckpointRecord, call: CountedCall) -> SumKey {
+    fn add_call(&mut self, record: &CheckpointRecord, call: UsageOfCall) -> SumKey {
         let key = self.key(record, call.node, call.model);
         let sum = self.sums.entry(key.clone()).or_default();
         sum.calls += 1;
@@ -468,8 +468,8 @@ fn each_pruned(
 }
 
 /// Returns the calls that the metadata of a checkpoint states; `None` if it states nothing.
-fn stated(record: &CheckpointRecord, parent: Option<&CheckpointRecord>) -> Option<Vec<CountedCall>> {
-    let call = |StatedCall { model, input_tokens, output_tokens, cost_usd }: StatedCall| CountedCall {
+fn stated(record: &CheckpointRecord, parent: Option<&CheckpointRecord>) -> Option<Vec<UsageOfCall>> {
+    let call = |StatedCall { model, input_tokens, output_tokens, cost_usd }: StatedCall| UsageOfCall {
         node: node_of(parent, 0),
         model,
         input_tokens,
@@ -515,7 +515,7 @@ impl Put<'_> {
         &self,
         record: &CheckpointRecord,
         counted: &mut CountedPositions,
-    ) -> Result<Option<CountedCall>, StoreError> {
+    ) -> Result<Option<UsageOfCall>, StoreError> {
         let Some((position, index)) = self.position.zip(self.payload.index) else { return Ok(None) };
         if index.input_tokens.is_none() && index.output_tokens.is_none() {
             return Ok(None);
@@ -528,7 +528,7 @@ impl Put<'_> {
         });
         let tokens = |count: Option<u32>| u64::from(count.unwrap_or(0));
         let (input_tokens, output_tokens) = (tokens(index.input_tokens), tokens(index.output_tokens));
-        Ok(Some(CountedCall { model, input_tokens, output_tokens, ..CountedCall::default() }))
+        Ok(Some(UsageOfCall { model, input_tokens, output_tokens, ..UsageOfCall::default() }))
     }
 }
 
