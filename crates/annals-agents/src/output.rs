@@ -108,6 +108,11 @@ impl OutputSpec {
         Some(ToolDefinition { name, description, parameters: Value::Map(typed.schema.clone()) })
     }
 
+    /// Returns whether a tool of a name is the output tool.
+    pub(crate) fn is_tool(&self, name: &str) -> bool {
+        name == OUTPUT_TOOL && self.typed.as_ref().is_some_and(|typed| typed.mode == OutputMode::Tool)
+    }
+
     /// Returns whether text can be the output.
     pub(crate) fn allows_text(&self) -> bool {
         self.typed.as_ref().is_none_or(|typed| typed.mode != OutputMode::Tool)

@@ -137,7 +137,7 @@ impl<'a> CallBatch<'a> {
     }
 
     fn is_output(&self, call: &ToolCallPart) -> bool {
-        self.core.output.tool().is_some_and(|tool| tool.name == call.tool_name)
+        self.core.output.is_tool(&call.tool_name)
     }
 
     fn function(&self, call: &ToolCallPart) -> Option<Arc<AgentTool>> {

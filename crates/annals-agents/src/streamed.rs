@@ -230,9 +230,8 @@ impl<'a, O: DeserializeOwned> ReadRun<'a, O> {
     /// Returns the output in the response so far, if it fits the type.
     fn partial_output(&self) -> Option<O> {
         let output = &self.agent.core().output;
-        let tool = output.tool();
         let call = self.response.parts.iter().find_map(|part| match part {
-            ResponsePart::ToolCall(call) if tool.as_ref().is_some_and(|tool| tool.name == call.tool_name) => Some(call),
+            ResponsePart::ToolCall(call) if output.is_tool(&call.tool_name) => Some(call),
             _ => None,
         });
         let value = match call {
