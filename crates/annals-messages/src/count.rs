@@ -21,15 +21,16 @@ pub struct CountOptions {
     pub count_name: bool,
     /// The tokens of an image.
     pub tokens_per_image: i64,
-    /// True if the estimate is scaled, by a factor of 1 to 1.25, so that it meets the usage that the newest answer of the
-    /// model reports. All answers must come from one provider (`model_provider` in their response metadata).
+    /// True if the estimate is scaled, by a factor of 1 to 1.25, so that it meets the usage that the newest answer of
+    /// the model reports. All answers must come from one provider (`model_provider` in their response metadata).
     pub use_usage_metadata_scaling: bool,
     /// The tools that count too, each as its provider is given it: an object.
     pub tools: Vec<Value>,
 }
 
 impl Default for CountOptions {
-    /// Estimates as LangChain does unless told otherwise: 4 characters a token, 3 tokens more for each message, names are counted, 85 tokens an image.
+    /// Estimates as LangChain does unless told otherwise: 4 characters a token, 3 tokens more for each message, names
+    /// are counted, 85 tokens an image.
     fn default() -> Self {
         Self {
             chars_per_token: 4.0,

@@ -76,9 +76,7 @@ fn own(feature: &'static str) -> StoreError {
 
 /// Returns all checkpoints of a thread, with those that were pruned, in the order of the log.
 fn all<L: Log + ?Sized>(log: &L, thread: &ThreadId) -> Result<Vec<CheckpointRecord>, StoreError> {
-    let kept = records_of(log, thread)?;
-    let mut found: HashMap<CheckpointRef, CheckpointRecord> = HashMap::new();
-    let mut newer = kept;
+    let (mut newer, mut found) = (records_of(log, thread)?, HashMap::new());
     // A pruned checkpoint has a descendant that is not.
     while !newer.is_empty() {
         let parents: Vec<_> = newer.iter().filter_map(CheckpointRecord::parent_ref).collect();
@@ -155,8 +153,8 @@ pub fn branches<L: Log + ?Sized>(log: &L, of: NamespaceRef<'_>) -> Result<Vec<Br
     Ok(found)
 }
 
-/// Searches a list channel for a text by its versions and the items at each: what [`LogExt::search_list`] returns of a
-/// backend without a short cut. A deletion by a checkpoint that was pruned is one of the next checkpoint that was not.
+/// Searches a list channel for a text by its versions and the items that each has put: what [`LogExt::search_list`]
+/// returns of a backend without a short cut. The changes of checkpoints that were pruned are left out.
 ///
 /// # Errors
 /// As [`Log::read`] and [`Log::versions`].
@@ -175,21 +173,23 @@ pub fn search_list<L: Log + ?Sized>(
     })?;
     let ordinals: Vec<u64> = versions.iter().map(|version| version.channel.ordinal).collect();
     let points = ancestors(log, at, &ordinals)?;
-    let (mut changes, mut before) = (Vec::new(), HashMap::new());
+    let (mut changes, mut held) = (Vec::new(), BTreeSet::new());
     for (version, record) in versions.iter().zip(&points).rev() {
         let Some(record) = record else { continue };
-        let (ordinal, mut now) = (record.ordinal, HashMap::new());
-        log.items(&record.point, channel, ItemRange::All, &mut |row| {
+        let range = version.positions.clone().unwrap_or(0..u64::MAX);
+        let (ordinal, mut now) = (record.ordinal, BTreeMap::new());
+        log.items(&record.point, channel, ItemRange::Positions(range.start, range.end), &mut |row| {
             let op = (row.ordinal == ordinal).then(|| (row.task, ListChangeOp::of(row.payload, text)));
             now.insert(row.position, op);
             Ok(())
         })?;
+        let gone: Vec<u64> = held.range(range).filter(|at| !now.contains_key(at)).copied().collect();
+        gone.iter().for_each(|at| _ = held.remove(at));
+        held.extend(now.keys());
         let change = |at: u64, task, op| StoredListChange::new(at..at.saturating_add(1), ordinal, task, op);
-        let gone = before.keys().filter(|at| !now.contains_key(at));
-        changes.extend(gone.map(|at| change(*at, version.channel.task, ListChangeOp::Delete)));
-        let put = now.iter_mut().filter_map(|(at, op)| Some((*at, op.take()?)));
+        changes.extend(gone.into_iter().map(|at| change(at, version.channel.task, ListChangeOp::Delete)));
+        let put = now.into_iter().filter_map(|(at, op)| Some((at, op?)));
         changes.extend(put.map(|(at, (task, op))| change(at, task, op)));
-        before = now;
     }
     StoredListChange::order(&mut changes);
     Ok(changes)

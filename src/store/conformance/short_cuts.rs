@@ -2,7 +2,7 @@
 
 use super::build::*;
 use crate::store::backend::derived;
-use crate::store::log::{RecordQuery, StateQuery};
+use crate::store::log::{RecordQuery, StateQuery, UnprunablePlaces};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The checkpoints of a namespace to which the law is held: the newest ones.
@@ -45,14 +45,26 @@ fn of_thread(CasePlace { backend, thread, .. }: &CasePlace<'_>) {
     }
 }
 
-/// Compares the places that cannot be pruned, of a thread and without some of its namespaces.
+/// Compares the places of a thread that cannot be pruned, also without some of its namespaces: of such a namespace,
+/// whether it stays.
 fn of_pruning(backend: &dyn Log, thread: &ThreadId) {
-    let inner: Vec<Namespace> =
-        backend.namespaces(thread).expect("namespaces are listed").into_iter().skip(1).collect();
-    for without in [&[][..], &inner, &inner[..inner.len().min(1)]] {
-        let found = backend.unprunable(thread, without).expect("the held ones are found");
-        let derived = derived::unprunable(backend, thread, without).expect("the held ones are found");
-        assert_eq!(found, derived, "{thread} without {without:?}");
+    let namespaces = backend.namespaces(thread).expect("namespaces are listed");
+    let of_namespace = |of: &Namespace| {
+        let found = backend.branches(thread, of).expect("branches are listed").into_iter();
+        found.map(|branch| (branch.last.branch, of.clone())).collect::<Vec<_>>()
+    };
+    let branches: BTreeMap<u64, Namespace> = namespaces.iter().flat_map(of_namespace).collect();
+    for without in [&[][..], &namespaces[1..], &namespaces[1..namespaces.len().min(2)]] {
+        let shown = |places: Result<UnprunablePlaces, StoreError>| -> BTreeSet<(u64, u64, &Namespace)> {
+            let places = places.expect("the held ones are found").into_iter();
+            let show = |(branch, ordinal)| {
+                let of = branches.get(&branch)?;
+                Some(if without.contains(of) { (0, 0, of) } else { (branch, ordinal, of) })
+            };
+            places.filter_map(show).collect()
+        };
+        let found = shown(backend.unprunable(thread, without));
+        assert_eq!(found, shown(derived::unprunable(backend, thread, without)), "{thread} without {without:?}");
     }
 }
 

@@ -375,7 +375,8 @@ pub trait LogExt: Log {
         self.erase(&Erase::Trash(now))
     }
 
-    /// Claims runs that are due: in one transaction, or of a log without [`Queues`](super::Queues) by a commit for each run.
+    /// Claims runs that are due: in one transaction, or of a log without [`Queues`](super::Queues) by a commit for each
+    /// run.
     ///
     /// # Errors
     /// As [`Queues::claim`](super::Queues::claim).
