@@ -55,8 +55,8 @@ pub struct BufferOptions {
 }
 
 impl Default for BufferOptions {
-    /// The names that LangChain gives unless told otherwise: `Human`, `AI`, `System`, `Function` and `Tool`, one message
-    /// a line.
+    /// The names that LangChain gives unless told otherwise: `Human`, `AI`, `System`, `Function` and `Tool`, one
+    /// message a line.
     fn default() -> Self {
         Self {
             human_prefix: "Human".into(),
