@@ -7,7 +7,7 @@ use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::read::lineage::{self, INTERVAL};
 use crate::store::sqlite::read::record::Known;
-use crate::store::sqlite::rows::checkpoint::{RecordRow, RunStart, StatedColumns};
+use crate::store::sqlite::rows::checkpoint::{RecordRow, RunHolder, StatedColumns};
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{RowPlace, ValueColumn};
 use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, KeyContent, NO_CHANGES, SEEN, VersionRow};
@@ -25,7 +25,7 @@ impl Tx<'_> {
         parent: Option<&Known>,
         (branch, ordinal): (i64, i64),
         checksum: &Checksum,
-    ) -> Res<Option<RunStart>> {
+    ) -> Res<Option<RunHolder>> {
         // The place of a parent in another namespace, as a reader sees it.
         let elsewhere = match &new.parent {
             Some(Parent::Fork(of)) => {
@@ -66,7 +66,7 @@ impl Tx<'_> {
             (record.row.run, record.row.created_at) = (run, since);
         }
         record.insert(self.conn)?;
-        Ok(record.run_start())
+        Ok(record.run_holder())
     }
 
     /// Adds the rows of what nodes have seen to those of the checkpoint.

@@ -17,7 +17,7 @@ use crate::store::record::{
 };
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
 use crate::store::sqlite::query::Statements;
-use crate::store::sqlite::rows::checkpoint::{RecordRow, RunStart, checkpoint_row};
+use crate::store::sqlite::rows::checkpoint::{RecordRow, RunHolder, checkpoint_row};
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::unpack_seen;
 use crate::store::sqlite::rows::sealed;
@@ -43,7 +43,7 @@ pub(crate) struct Known {
     pub(crate) checksum: Checksum,
     pub(crate) tasks: Vec<TaskRecord>,
     /// The checkpoint that holds the id of its run.
-    pub(crate) run: Option<RunStart>,
+    pub(crate) run: Option<RunHolder>,
     pub(crate) pruned: bool,
 }
 
@@ -100,7 +100,7 @@ impl<'a> ReadView<'a> {
         let known = checkpoint_row(self.conn, sql::RECORD_BY_SEQ, [seq], |row| {
             let (id, tasks) = (CheckpointId::from_bytes(row.id), self.tasks(row.tasks, &place)?);
             let (branch, ordinal) = row.at();
-            let (run, pruned) = (row.run_start(), row.is_pruned());
+            let (run, pruned) = (row.run_holder(), row.is_pruned());
             Ok(Known { seq, id, branch, ordinal, checksum: row.sum, tasks, run, pruned })
         })?;
         known.ok_or_else(|| corrupt(place(), "a row refers to it, but it does not exist"))

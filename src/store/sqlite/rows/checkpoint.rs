@@ -103,14 +103,14 @@ impl<'r> StatedColumns<'r> {
 
 /// The checkpoint that holds the id of a run, which later ones of its namespace refer to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RunStart {
+pub(crate) struct RunHolder {
     namespace: i64,
     seq: i64,
     run: [u8; 16],
     created_at: i64,
 }
 
-impl RunStart {
+impl RunHolder {
     /// Returns the columns `run` and `created_at` of a later checkpoint; `None` if it has to hold them itself, because
     /// it is in another namespace, or of another run, or the index of runs has an entry for each of its checkpoints.
     pub(crate) fn columns(&self, row: &RecordRow<'_>) -> Option<(RunColumn, i64)> {
@@ -219,14 +219,14 @@ impl<'r> RecordRow<'r> {
     }
 
     /// Returns the checkpoint that holds the id of the run.
-    pub(crate) fn run_start(&self) -> Option<RunStart> {
+    pub(crate) fn run_holder(&self) -> Option<RunHolder> {
         let (seq, created_at) = match self.row.run {
             RunColumn::Of(distance) => {
                 (self.seq.wrapping_sub(distance), self.created_at.wrapping_sub(self.row.created_at))
             }
             _ => (self.seq, self.created_at),
         };
-        Some(RunStart { namespace: self.namespace, seq, run: self.run?, created_at })
+        Some(RunHolder { namespace: self.namespace, seq, run: self.run?, created_at })
     }
 
     /// Stores the checkpoint with its check.
