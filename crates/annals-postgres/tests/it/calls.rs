@@ -1,40 +1,117 @@
-//! Round trips of calls, which the client counts.
+//! Round trips of calls, which the client counts. A connection prepares a statement when it runs it first, so each call
+//! is repeated, and the last one counts.
 
 use std::sync::Arc;
 
-use annals::prelude::*;
+use annals::prelude::{Message, Messages, State};
+use annals::store::batch::Batch;
+use annals::store::lease::{LeaseOwner, NewLease};
 use annals::store::{OpenOptions, Store};
+use annals_graph::prelude::*;
+use annals_postgres::PostgresBackend;
 
 use super::Test;
 use super::server::Server;
 
 pub(crate) fn tests() -> Vec<Test> {
-    vec![("calls::of_appends".into(), Box::new(of_appends))]
+    vec![
+        ("calls::of_a_log".into(), Box::new(of_a_log)),
+        ("calls::of_a_graph".into(), Box::new(of_a_graph)),
+        ("calls::of_an_approval".into(), Box::new(of_an_approval)),
+    ]
 }
 
-fn of_appends(server: &Server) {
+/// Calls until every connection knows the statements, and returns the round trips of the last call.
+fn round_trips(backend: &PostgresBackend, mut call: impl FnMut()) -> u64 {
+    for _ in 0..6 {
+        call();
+    }
+    let before = backend.round_trips();
+    call();
+    backend.round_trips() - before
+}
+
+fn stores(server: &Server) -> (Arc<PostgresBackend>, impl Fn() -> Store) {
     let backend = Arc::new(server.backend());
-    let open = || Store::with_backend(backend.clone(), OpenOptions::new());
-    let count = |run: &dyn Fn()| {
-        let before = backend.round_trips();
-        run();
-        backend.round_trips() - before
-    };
+    let of = Arc::clone(&backend);
+    (backend, move || Store::with_backend(of.clone(), OpenOptions::new()))
+}
+
+fn of_a_log(server: &Server) {
+    let (backend, open) = stores(server);
     let append = |store: &Store| {
         let thread = store.thread("t").expect("an id");
         thread.append("messages", [Message::human("hi")]).expect("it is appended");
     };
     let store = open();
-    append(&store);
-    assert_eq!(count(&|| append(&store)), 2, "a warm append reads the head and commits");
-    let history = || {
+    assert_eq!(round_trips(&backend, || append(&store)), 2, "a warm append reads the head and commits");
+    let history = || _ = store.thread("t").expect("an id").history().expect("a history").next();
+    assert_eq!(round_trips(&backend, history), 1, "a page of the history");
+    let head = store.thread("t").expect("an id").head().expect("a head").expect("a head");
+    assert_eq!(round_trips(&backend, || _ = head.values().expect("a state")), 1, "the state at a checkpoint");
+    assert_eq!(round_trips(&backend, || _ = head.len("messages").expect("a length")), 1, "the length of a list");
+    let mut number = 0;
+    let claim = || {
+        number += 1;
+        let owner = LeaseOwner::new([number; 16]);
+        let (now, until) = (annals::base::Timestamp::from_micros(1), annals::base::Timestamp::from_micros(2));
+        let lease = match number % 2 {
+            1 => NewLease::claim(owner, now, until),
+            _ => NewLease::release(LeaseOwner::new([number - 1; 16])),
+        };
+        let thread = annals::base::ThreadId::new("t").expect("an id");
+        store.commit(&Batch::of_lease(thread, lease)).expect("the lease is free");
+    };
+    assert_eq!(round_trips(&backend, claim), 1, "the lease of a thread");
+}
+
+#[derive(State, Clone, Default)]
+struct Chat {
+    #[channel(messages)]
+    messages: Messages,
+    #[channel(last)]
+    turns: i64,
+}
+
+fn of_a_graph(server: &Server) {
+    let (backend, open) = stores(server);
+    let answer = |chat: &Chat| Ok(Chat::update().messages([Message::ai("hello")]).turns(chat.turns + 1));
+    let graph = StateGraph::<Chat>::new().node("answer", answer).edge(START, "answer").edge("answer", END).compile();
+    let graph = graph.expect("a graph");
+    let store = open();
+    let turn = |store: &Store| {
         let thread = store.thread("t").expect("an id");
-        assert_eq!(thread.history().expect("a history").count(), 2);
+        let done = graph.invoke(&thread, Chat::update().messages([Message::human("hi")])).expect("it runs");
+        assert_eq!(done.state().messages.len() as i64, 2 * done.state().turns);
     };
-    assert_eq!(count(&history), 1, "a page of the history");
-    let state = || {
-        let head = store.thread("t").expect("an id").head().expect("a head").expect("a head");
-        assert_eq!(head.len("messages").expect("a length"), 2);
-    };
-    assert_eq!(count(&state), 2, "the head, and the length of a list");
+    assert_eq!(round_trips(&backend, || turn(&store)), 3, "a turn reads the head and commits twice");
+    assert!(round_trips(&backend, || turn(&open())) <= 4, "a cold turn reads the state as well");
+    // Past the index snapshot the values before it take another one.
+    for _ in 0..30 {
+        turn(&store);
+    }
+    assert!(round_trips(&backend, || turn(&open())) <= 5, "a cold turn on a long thread");
+    assert_eq!(store.check().expect("a check").problems, []);
+}
+
+/// A run is interrupted, and another store resumes it.
+fn of_an_approval(server: &Server) {
+    let (_, open) = stores(server);
+    let graph = StateGraph::<Chat>::new()
+        .node("ask", |chat: &Chat, context: &Context| {
+            let resumed = context.interrupt("go on?")?;
+            Ok(Chat::update().turns(chat.turns + resumed.as_int().unwrap_or_default()))
+        })
+        .edge(START, "ask")
+        .edge("ask", END)
+        .compile()
+        .expect("a graph");
+    let waiting = graph.invoke(&open().thread("t").expect("an id"), Chat::update().turns(1)).expect("it runs");
+    assert!(!waiting.is_done());
+    let store = open();
+    let thread = store.thread("t").expect("an id");
+    assert_eq!(thread.head().expect("a head").expect("a head").interrupts().expect("they are read").len(), 1);
+    let done = graph.invoke(&thread, Command::resume(4)).expect("it runs");
+    assert_eq!(done.state().turns, 5);
+    assert_eq!(store.check().expect("a check").problems, []);
 }

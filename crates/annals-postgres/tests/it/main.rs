@@ -4,6 +4,7 @@
 //! in a temporary folder and stopped at the end. If none can be started, the tests say so and pass, unless
 //! `ANNALS_POSTGRES_REQUIRED` is set. Arguments choose tests by parts of their names.
 #![allow(missing_docs)]
+#![allow(clippy::print_stdout, reason = "it reports its tests as the harness does")]
 
 mod calls;
 mod faults;
@@ -58,7 +59,7 @@ fn main() -> ExitCode {
         let outcome = catch_unwind(AssertUnwindSafe(|| test(&server)));
         println!("test {name} ... {}", if outcome.is_ok() { "ok" } else { "FAILED" });
         if outcome.is_err() {
-            failed.lock().unwrap().push(name.clone());
+            failed.lock().expect("no test holds it").push(name.clone());
         }
     };
     let work = || {
@@ -68,7 +69,7 @@ fn main() -> ExitCode {
     };
     std::thread::scope(|scope| (0..AT_ONCE).for_each(|_| _ = scope.spawn(work)));
     alone.iter().for_each(|test| run(test));
-    let failed = failed.into_inner().unwrap();
+    let failed = failed.into_inner().expect("no test holds it");
     let passed = chosen.len() - failed.len();
     println!("test result: {passed} passed; {} failed", failed.len());
     failed.iter().for_each(|name| println!("    {name}"));
