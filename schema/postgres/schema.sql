@@ -37,12 +37,14 @@ CREATE TABLE thread (
     graph text COLLATE "C",
     priority smallint,
     archived boolean NOT NULL,
-    trashed_until bigint
+    trashed_until bigint,
+    paused boolean NOT NULL
 ) WITH (fillfactor = 70);
 
 CREATE INDEX thread_activity ON thread (activity);
 CREATE INDEX thread_queue ON thread (graph, priority DESC, activity)
     WHERE status = 1 AND NOT archived AND trashed_until IS NULL;
+CREATE INDEX thread_owner ON thread (lease_owner) WHERE lease_until IS NOT NULL;
 CREATE INDEX thread_trash ON thread (trashed_until) WHERE trashed_until IS NOT NULL;
 
 CREATE TABLE namespace (

@@ -86,6 +86,13 @@ pub struct ClaimedRun {
     pub groups: Vec<LeaseGroup>,
 }
 
+impl ClaimedRun {
+    /// Makes a run whose lease has entered no group.
+    pub fn new(info: ThreadInfo, lease: LeaseRecord) -> Self {
+        Self { info, lease, groups: Vec::new() }
+    }
+}
+
 /// A thread with its last lease.
 pub type Claimable = (ThreadInfo, Option<LeaseRecord>);
 

@@ -200,6 +200,18 @@ impl Connections {
         self.run(&of, queries, Together::Transaction).await
     }
 
+    /// Runs statements beside the writer in one transaction, and again if it fails for a reason that passes.
+    pub(crate) async fn write_repeated(&self, queries: &[PgQuery]) -> Result<Answers, PgFault> {
+        let mut backoff = BACKOFF_FIRST;
+        for _ in 1..ATTEMPTS_MAX {
+            match self.write_beside(queries).await {
+                Err(fault) if fault.passes() => back_off(&mut backoff).await,
+                answers => return answers,
+            }
+        }
+        self.write_beside(queries).await
+    }
+
     pub(crate) fn config(&self) -> &Config {
         &self.config
     }

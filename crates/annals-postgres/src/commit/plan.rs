@@ -480,6 +480,7 @@ fn update_of(known: &KnownThread, change: Option<i64>) -> Planned<ThreadUpdate> 
         graph: info.as_ref().and_then(|info| info.graph().map(column_text)),
         priority: info.as_ref().map(|info| info.priority().into()),
         archived: facts.is_some_and(|facts| facts.is_archived),
+        paused: facts.is_some_and(|facts| facts.is_paused),
         trashed_until: facts.and_then(|facts| facts.trashed_until).map(|until| until.as_micros()),
     })
 }

@@ -25,6 +25,7 @@ pub(crate) struct ThreadUpdate {
     pub(crate) priority: Option<i64>,
     pub(crate) archived: bool,
     pub(crate) trashed_until: Option<i64>,
+    pub(crate) paused: bool,
 }
 
 /// A namespace after a commit.
@@ -278,6 +279,7 @@ impl PlannedRows {
             ints(rows, |row| row.1.priority),
             Param::Bools(rows.iter().map(|row| Some(row.1.archived)).collect()),
             ints(rows, |row| row.1.trashed_until),
+            Param::Bools(rows.iter().map(|row| Some(row.1.paused)).collect()),
         ]
     }
 

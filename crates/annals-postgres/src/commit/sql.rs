@@ -4,8 +4,8 @@
 use crate::sql::lease_columns;
 
 /// Makes threads, at change 0.
-pub(crate) const INSERT_THREADS: &str = "INSERT INTO thread (number, id, change, token, created_at, seq, operation, namespaces, archived) \
-     SELECT x.number, x.id, 0, 0, x.created_at, 0, 0, 0, false \
+pub(crate) const INSERT_THREADS: &str = "INSERT INTO thread (number, id, change, token, created_at, seq, operation, namespaces, archived, paused) \
+     SELECT x.number, x.id, 0, 0, x.created_at, 0, 0, 0, false, false \
      FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS x (number, id, created_at) ORDER BY x.id \
      ON CONFLICT (id) DO NOTHING";
 
@@ -14,9 +14,9 @@ pub(crate) const INSERT_THREADS: &str = "INSERT INTO thread (number, id, change,
 pub(crate) const CHANGE_THREADS: &str = "WITH want AS (\
      SELECT * FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], \
      $8::bytea[], $9::bytea[], $10::text[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], \
-     $16::bigint[], $17::text[], $18::bigint[], $19::boolean[], $20::bigint[]) \
+     $16::bigint[], $17::text[], $18::bigint[], $19::boolean[], $20::bigint[], $21::boolean[]) \
      AS w (batch, number, change, seq, operation, namespaces, fields, lease_owner, lease_process, lease_epoch, \
-     lease_until, lease_recoveries, activity, updated_at, status, graph, priority, archived, trashed_until)), \
+     lease_until, lease_recoveries, activity, updated_at, status, graph, priority, archived, trashed_until, paused)), \
      locked AS MATERIALIZED (\
      SELECT t.number, t.change FROM thread t WHERE t.number = ANY ($3) ORDER BY t.number FOR UPDATE), \
      stale AS (SELECT w.batch FROM want w LEFT JOIN locked l \
@@ -25,7 +25,7 @@ pub(crate) const CHANGE_THREADS: &str = "WITH want AS (\
      namespaces = w.namespaces, fields = w.fields, lease_owner = w.lease_owner, lease_process = w.lease_process, \
      lease_epoch = w.lease_epoch, lease_until = w.lease_until, lease_recoveries = w.lease_recoveries, \
      activity = w.activity, updated_at = w.updated_at, status = w.status::smallint, graph = w.graph, \
-     priority = w.priority::smallint, archived = w.archived, trashed_until = w.trashed_until \
+     priority = w.priority::smallint, archived = w.archived, trashed_until = w.trashed_until, paused = w.paused \
      FROM want w WHERE w.number = t.number AND w.change IS NOT NULL AND w.batch NOT IN (SELECT batch FROM stale) \
      RETURNING t.number, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 

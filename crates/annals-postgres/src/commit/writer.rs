@@ -65,6 +65,13 @@ impl WriteJob {
         entered.into_iter().flat_map(|(_, groups)| groups.iter().map(|group| group.name.clone())).collect()
     }
 
+    /// Returns whether a batch expects that nothing of a thread is stored.
+    fn begins(&self, thread: &ThreadId) -> bool {
+        let Self::Batch(batch, None, _) = self else { return false };
+        let mut expected = batch.parts().filter(|part| part.thread == *thread).flat_map(|part| &part.expect).peekable();
+        batch.operation.is_none() && expected.peek().is_some() && expected.all(|expect| expect.head.is_none())
+    }
+
     fn is_in_one_chain_with(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Batch(one, ..), Self::Batch(other, ..)) => one.chain.is_some() && one.chain == other.chain,
@@ -207,6 +214,13 @@ impl GroupWriter {
         let (mut needs, mut ids) = (Needs::default(), BTreeSet::new());
         for pending in group {
             for (id, of) in &pending.needs.threads {
+                let is_unknown = !self.known.threads.contains_key(id);
+                if is_unknown && !pending.is_stale && of.points.is_empty() && pending.job.begins(id) {
+                    // Most such threads are new; one that is stored after all refuses the commit, and is read then.
+                    let mut thread = KnownThread::missing(id.clone());
+                    thread.spaces.extend(of.spaces.iter().map(|space| (space.clone(), None)));
+                    self.remember(id.clone(), thread);
+                }
                 let is_met = self.known.threads.get(id).is_some_and(|known| pending.needs.are_met(known));
                 let compares = pending.needs.fields.iter().any(|(thread, _)| thread == id);
                 if pending.is_stale || !is_met || compares {

@@ -225,6 +225,21 @@ pub(crate) fn claimable(backend: &PostgresBackend, ids: &[&ThreadId]) -> Result<
     Ok(infos.into_iter().filter_map(state).collect())
 }
 
+/// Returns the threads that owners hold, with their leases: from the rows of threads, records and writes.
+pub(crate) fn owned(answers: &[Vec<Row>], count: usize) -> Result<Vec<(ThreadInfo, LeaseRecord)>, StoreError> {
+    let mut known = known(&answers[0])?;
+    let (records, writes) = (points::records(&answers[1], count)?, points::writes(&answers[2..5], count)?);
+    let mut found = Vec::new();
+    for (of, writes) in records.into_iter().zip(writes) {
+        let Some(record) = of.map(|of| of.record) else { continue };
+        let Some(state) = known.remove(&record.point.thread) else { continue };
+        let (Some((seq, updated_at)), Some(lease)) = (state.activity, state.lease) else { continue };
+        let fields = state.fields.into_iter().collect();
+        found.push((ThreadInfo::new(record, seq, updated_at, fields, &writes)?, lease));
+    }
+    Ok(found)
+}
+
 /// Returns the page of a listing, without counts.
 pub(crate) fn listed(backend: &PostgresBackend, query: &ThreadQuery) -> Result<Vec<ClaimedState>, StoreError> {
     let (mut page, mut states) = (ThreadPage::new(query), HashMap::new());

@@ -4,8 +4,10 @@
 use std::sync::Arc;
 
 use annals::prelude::{Message, Messages, State};
-use annals::store::batch::Batch;
+use annals::store::batch::{Batch, NewCheckpoint};
 use annals::store::lease::{LeaseOwner, NewLease};
+use annals::store::log::{ClaimQuery, LogExt};
+use annals::store::record::{TaskKind, TaskRecord};
 use annals::store::{OpenOptions, Store};
 use annals_graph::prelude::*;
 use annals_postgres::PostgresBackend;
@@ -63,6 +65,23 @@ fn of_a_log(server: &Server) {
         store.commit(&Batch::of_lease(thread, lease)).expect("the lease is free");
     };
     assert_eq!(round_trips(&backend, claim), 1, "the lease of a thread");
+    let mut number = 0;
+    let claims = || {
+        number += 1;
+        let thread = annals::base::ThreadId::new(format!("queued {number}")).expect("an id");
+        let mut batch = Batch::new(thread.clone(), annals::base::Namespace::root(), None);
+        let id = store.mint_checkpoint(0, None);
+        let mut new = NewCheckpoint::new(id, None, 0, annals::store::Source::Input, store.now());
+        new.metadata = Some(r#"{"graph": "work"}"#.into());
+        new.tasks.push(TaskRecord::new(annals::base::NULL_TASK, "x", TaskKind::Push { index: 0 }));
+        batch.checkpoints.push(new);
+        store.commit(&batch).expect("it is queued");
+        let until = store.now().saturating_add(std::time::Duration::from_secs(60));
+        let query = ClaimQuery::new([store.mint_owner(), store.mint_owner()], store.now(), until).queue("work", []);
+        let runs = store.backend().claim(&query).expect("runs are claimed").runs;
+        assert_eq!(runs.iter().map(|run| run.info.id()).collect::<Vec<_>>(), [&thread]);
+    };
+    assert_eq!(round_trips(&backend, claims), 2, "a commit, and a claim of runs");
 }
 
 #[derive(State, Clone, Default)]
