@@ -216,8 +216,8 @@ impl Connections {
         &self.config
     }
 
-    /// Begins a transaction on the connection of the writer. It ends with [`Connections::commit_on`] or [`Connections::roll_back`]
-    /// on the same connection.
+    /// Begins a transaction on the connection of the writer. It ends with [`Connections::commit_on`] or
+    /// [`Connections::roll_back`] on the same connection.
     pub(crate) async fn begin_write(&self, queries: &[PgQuery]) -> Result<(Arc<PgConnection>, Answers), PgFault> {
         let of = self.client(&self.write).await?;
         of.client.batch_execute(sql::BEGIN).await?;

@@ -1,8 +1,8 @@
 //! Claims of queued runs.
 //!
 //! Runs of queues without groups are taken in one round trip: rows that another claim has locked are passed over. If a
-//! timer has passed, a group has limits, or a process that held runs has ended, the candidates are read one after another
-//! in their order, and each is claimed by a commit that compares its thread with what was read.
+//! timer has passed, a group has limits, or a process that held runs has ended, the candidates are read one after
+//! another in their order, and each is claimed by a commit that compares its thread with what was read.
 
 mod sql;
 

@@ -7,8 +7,8 @@ pub(crate) const FIRST_TIMER: &str = "SELECT x.wake_at FROM timer x \
      JOIN namespace n ON n.thread = x.thread AND n.number = x.namespace AND n.head = x.checkpoint \
      ORDER BY x.wake_at LIMIT 1";
 
-/// Takes queued runs by priority, then age, for owners that have none yet, and returns the threads of all that the owners
-/// have. Rows that another claim has locked are passed over. Nothing is taken if a timer has passed.
+/// Takes queued runs by priority, then age, for owners that have none yet, and returns the threads of all that the
+/// owners have. Rows that another claim has locked are passed over. Nothing is taken if a timer has passed.
 pub(crate) const CLAIM: &str = "WITH picked AS (\
      SELECT x.* FROM unnest($2::text[]) AS g (graph) CROSS JOIN LATERAL (\
      SELECT t.number, t.priority, t.activity, t.lease_owner, \

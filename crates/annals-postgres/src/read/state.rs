@@ -29,7 +29,7 @@ type StateVisit = Result<(), StoreError>;
 pub(crate) type StoredItem = (i64, Option<u32>, Option<Payload>);
 
 /// The newest items of a list by position.
-pub(crate) type ListItems = BTreeMap<i64, StoredItem>;
+pub(crate) type PgItems = BTreeMap<i64, StoredItem>;
 
 /// A deletion of a range of positions.
 #[derive(Clone, Debug)]
@@ -69,8 +69,8 @@ pub(crate) fn range_deletes(rows: &[Row]) -> Result<Vec<RangeDelete>, StoreError
 }
 
 /// Reads items: channel, position, ordinal, task and payload, by channel.
-fn items(rows: &[Row], skip: usize) -> Result<BTreeMap<String, ListItems>, StoreError> {
-    let mut found: BTreeMap<String, ListItems> = BTreeMap::new();
+fn items(rows: &[Row], skip: usize) -> Result<BTreeMap<String, PgItems>, StoreError> {
+    let mut found: BTreeMap<String, PgItems> = BTreeMap::new();
     for row in rows {
         let mut cells = Cells::of(row);
         for _ in 0..skip {
@@ -260,7 +260,7 @@ fn whole(
     Ok(())
 }
 
-fn visit_items(list: ListItems, visit: VisitState<'_>) -> StateVisit {
+fn visit_items(list: PgItems, visit: VisitState<'_>) -> StateVisit {
     for (position, (ordinal, task, payload)) in list {
         if let Some(payload) = payload {
             let row = ItemRow::new(position.cast_unsigned(), ordinal.cast_unsigned(), task, payload.as_ref());
@@ -280,9 +280,9 @@ pub(crate) fn reference_of<'d>(deletes: &'d [RangeDelete], channel: &str) -> Opt
 fn live(
     backend: &PostgresBackend,
     channel: &str,
-    mut stored: ListItems,
+    mut stored: PgItems,
     deletes: &[RangeDelete],
-) -> Result<ListItems, StoreError> {
+) -> Result<PgItems, StoreError> {
     let own: Vec<&RangeDelete> = deletes.iter().filter(|delete| delete.channel == channel).collect();
     let survives = |position: i64, ordinal: i64| !own.iter().any(|of| of.ordinal > ordinal && of.covers(position));
     let reference = reference_of(deletes, channel).and_then(|of| Some((of, of.reference.as_ref()?)));
@@ -301,7 +301,7 @@ pub(crate) fn all_items(
     backend: &PostgresBackend,
     point: &CheckpointRef,
     channel: &str,
-) -> Result<ListItems, StoreError> {
+) -> Result<PgItems, StoreError> {
     let mut range = of_channels(point, &[channel]);
     let deletes = PgQuery::new(sql::RANGE_DELETES_AT, range.clone());
     range.extend([number(0), number(i64::MAX)]);
@@ -352,7 +352,7 @@ fn tail_query(point: &CheckpointRef, of: &[(&str, i64)], count: usize) -> PgQuer
 
 /// The last items of channels, as far as all branches of the lineage tell them.
 struct ListTail {
-    items: BTreeMap<String, ListItems>,
+    items: BTreeMap<String, PgItems>,
     /// Of each channel the position down to which rows may be missing; none if all were read.
     missing: BTreeMap<String, i64>,
 }
@@ -384,8 +384,8 @@ fn end_of(
     count: usize,
     mut tail: ListTail,
     deletes: &[RangeDelete],
-) -> Result<ListItems, StoreError> {
-    let last_of = |mut list: ListItems| {
+) -> Result<PgItems, StoreError> {
+    let last_of = |mut list: PgItems| {
         while list.len() > count {
             list.pop_first();
         }
@@ -394,7 +394,7 @@ fn end_of(
     if reference_of(deletes, channel).is_some_and(|of| of.reference.is_some()) {
         return all_items(backend, point, channel).map(last_of);
     }
-    let (mut stored, mut page) = (ListItems::new(), count.max(1));
+    let (mut stored, mut page) = (PgItems::new(), count.max(1));
     loop {
         let from = tail.missing.get(channel).copied();
         let read = tail.items.remove(channel).unwrap_or_default();
@@ -415,7 +415,7 @@ fn tails(
     names: &[&str],
     deletes: &[RangeDelete],
     count: usize,
-) -> Result<BTreeMap<String, ListItems>, StoreError> {
+) -> Result<BTreeMap<String, PgItems>, StoreError> {
     if names.is_empty() {
         return Ok(BTreeMap::new());
     }
