@@ -110,6 +110,19 @@ struct PendingJob {
     plans: u32,
     /// True if its plan must rest on a new read.
     is_stale: bool,
+    /// True if a connection was lost during its commit.
+    is_unknown: bool,
+}
+
+impl PendingJob {
+    /// Settles the job with an error of the server. What a lost connection has left open stays open.
+    fn fail(self, error: StoreError) {
+        let error = match error {
+            StoreError::Write { reason, .. } if self.is_unknown => StoreError::OutcomeUnknown { reason },
+            error => error,
+        };
+        self.job.settle(Err(error));
+    }
 }
 
 /// A job whose rows are to be written.
@@ -187,10 +200,10 @@ impl GroupWriter {
             };
             if let Err(error) = self.load(&group).await {
                 self.leave(entered).await;
-                let error = error.to_string();
-                for pending in group.drain(..) {
-                    pending.job.settle(Err(StoreError::Write { reason: error.clone(), source: None }));
-                }
+                let reason = error.to_string();
+                group
+                    .drain(..)
+                    .for_each(|pending| pending.fail(StoreError::Write { reason: reason.clone(), source: None }));
                 return;
             }
             let ready = self.plan(&mut group, &members);
@@ -203,6 +216,9 @@ impl GroupWriter {
                 Err(fault) => {
                     self.leave(entered).await;
                     faults += 1;
+                    for planned in ready.iter().filter(|_| !fault.is_refusal()) {
+                        group[planned.job].is_unknown = true;
+                    }
                     self.settle_fault(&mut group, fault, faults, &mut backoff).await;
                 }
             }
@@ -372,7 +388,7 @@ impl GroupWriter {
                 Box::pin(self.write(vec![pending])).await;
             }
         } else if let Some(pending) = group.pop() {
-            pending.job.settle(Err(write_error(fault)));
+            pending.fail(write_error(fault));
         }
     }
 
@@ -436,7 +452,7 @@ fn next_group(waiting: &mut VecDeque<WriteJob>) -> Vec<PendingJob> {
             continue;
         }
         taken.extend(threads.iter().cloned());
-        group.push(PendingJob { job, threads, needs, plans: 0, is_stale: false });
+        group.push(PendingJob { job, threads, needs, plans: 0, is_stale: false, is_unknown: false });
         if is_alone {
             break;
         }
