@@ -12,8 +12,8 @@ CREATE TABLE wal_mark (
 
 CREATE TABLE name (
   id INTEGER PRIMARY KEY,          -- small number that stands for the name everywhere else
-  kind INTEGER NOT NULL,           -- 0 channel, 1 node, 2 task that no checkpoint prepared, 3 list channel (of item rows)
-  text TEXT NOT NULL,              -- the name; of a task its UUID, hyphenated
+  kind INTEGER NOT NULL,           -- 0 channel, 1 node, 2 path of tasks that no checkpoint prepared, 3 list channel (of item rows)
+  text TEXT NOT NULL,              -- the name; of a path with # for a number of ten digits
   xxh3 INTEGER NOT NULL,           -- check of the row
   UNIQUE (kind, text)
 ) STRICT;
@@ -126,13 +126,13 @@ CREATE TABLE item (
 
 CREATE TABLE write (
   checkpoint INTEGER NOT NULL,     -- checkpoint.seq whose task wrote
-  task INTEGER NOT NULL,           -- position in the tasks of the checkpoint, or -name.id of a task not among them
+  task ANY NOT NULL,               -- INTEGER: position in the tasks of the checkpoint, -1 the null task; BLOB: id of a task not among them
   idx INTEGER NOT NULL,            -- position of the write in the task; negative for special slots, which are replaced
   part INTEGER NOT NULL,           -- 0 null or one value; 1, 2, ... items of a list; 1 with a NULL value: an empty list; -1 before the items of a delta
   channel INTEGER NOT NULL,        -- name.id
   value ANY,                       -- payload.id or inline value, NULL for null
   child INTEGER,                   -- seq of the checkpoint that consumed and stored it, minus checkpoint; NULL if it was stored on its own
-  path TEXT,                       -- path of the task, NULL if it is the one derived from the prepared task
+  path ANY,                        -- on the first row of a run: path of the task, TEXT or name.id + 2^24 * (number in it); NULL if it is the one derived from the prepared task
   sum ANY,                         -- on the first row of a run: its sum and length, or its check if child is set
   mark INTEGER,                    -- on the first row of a special slot: -1 failed, -2 given up, -3 waits, a moment at which the task wakes, -16 - moment if it waits until then; NULL if it says nothing of the status
   PRIMARY KEY (checkpoint, task, idx, part)
@@ -433,10 +433,12 @@ WHERE i.op = 1 AND p.kind IS NOT NULL;
 
 CREATE VIEW v_writes (thread, namespace, seq, checkpoint, position, task, idx, part, channel, consumed_by, path, payload,
   inline) AS
-SELECT t.public_id, n.path, c.seq, c.id, CASE WHEN w.task >= 0 THEN w.task END,
-  CASE WHEN w.task < 0 THEN (SELECT f.text FROM name f WHERE f.id = -w.task) ELSE
+SELECT t.public_id, n.path, c.seq, c.id, CASE WHEN typeof(w.task) = 'integer' AND w.task >= 0 THEN w.task END,
+  CASE WHEN typeof(w.task) = 'blob' THEN w.task WHEN w.task < 0 THEN zeroblob(16) ELSE
     substr(c.tasks, 16 * w.task + iif(substr(c.tasks, 1, 1) < X'80', 2, iif(substr(c.tasks, 2, 1) < X'80', 3, 4)), 16) END,
-  w.idx, w.part, ch.text, (SELECT k.id FROM checkpoint k WHERE k.seq = w.checkpoint + w.child), w.path,
+  w.idx, w.part, ch.text, (SELECT k.id FROM checkpoint k WHERE k.seq = w.checkpoint + w.child),
+  CASE typeof(w.path) WHEN 'integer' THEN (SELECT replace(f.text, '#', printf('%010d', w.path >> 24)) FROM name f
+    WHERE f.id = w.path & 16777215) ELSE w.path END,
   CASE typeof(w.value) WHEN 'integer' THEN w.value END, CASE typeof(w.value) WHEN 'blob' THEN w.value END
 FROM write w JOIN checkpoint c ON c.seq = w.checkpoint JOIN namespace n ON n.id = c.namespace
   JOIN thread t ON t.id = n.thread JOIN name ch ON ch.id = w.channel;

@@ -4,6 +4,7 @@
 //! for each connection. *Absent:* the rows of the tables, which [`tables`](super::tables) describes.
 
 use super::fault::Res;
+use super::tables::TaskColumn;
 use rusqlite::types::{FromSql, Value};
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 use std::sync::Arc;
@@ -39,7 +40,7 @@ macro_rules! one_column {
         )*
     };
 }
-one_column!(i64, u32, bool, String, Arc<str>, Vec<u8>, [u8; 16], Value);
+one_column!(i64, u32, bool, String, Arc<str>, Vec<u8>, [u8; 16], TaskColumn, Value);
 
 /// Reads the columns at a position, which goes past them.
 fn next<T: FromColumns>(row: &Row<'_>, at: &mut usize) -> rusqlite::Result<T> {

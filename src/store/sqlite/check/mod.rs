@@ -28,6 +28,7 @@ use crate::store::check::{CheckReport, CheckedUpTo, Finding, Invariant};
 use crate::store::error::StoreError;
 use crate::store::record::TaskRecord;
 use crate::store::sqlite::read::payloads::Payloads;
+use crate::store::sqlite::read::record::RunTask;
 use crate::store::sqlite::rows::checkpoint::{RecordRow, step_of};
 use crate::store::sqlite::rows::item::{DELETE, DELETE_ALL, DELETE_RANGE, PUT, REFERENCE, item_place, range_position};
 use crate::store::sqlite::rows::list_end::ListEnd;
@@ -330,15 +331,20 @@ impl Checker<'_> {
     }
 
     fn consumed(&mut self, of: i64, parent: &Known, child: i64) -> Res<Vec<WriteChecksum>> {
-        let conn = self.view.conn;
+        let (conn, mut run) = (self.view.conn, None);
         conn.read_all(sql::CHECK_CONSUMED, [of, child], |row| {
-            self.write_checksum(&parent.tasks, &write::Row::read(row, 0)?)
+            self.write_checksum(&parent.tasks, &write::Row::read(row, 0)?, &mut run)
         })
     }
 
     /// Returns a row of `write` as a checksum covers it.
-    pub(crate) fn write_checksum(&mut self, tasks: &[TaskRecord], row: &write::Row<'_>) -> Res<WriteChecksum> {
-        let (task, path) = self.view.task_of(tasks, row.task, row.path.map(Arc::from))?;
+    pub(crate) fn write_checksum(
+        &mut self,
+        tasks: &[TaskRecord],
+        row: &write::Row<'_>,
+        run: &mut RunTask,
+    ) -> Res<WriteChecksum> {
+        let (task, path) = self.view.task_of(tasks, row, run)?;
         let value = self.hash(row.value.0, &|| row.place())?;
         let channel = self.view.names.text(self.view.conn, Kind::Channel, row.channel)?;
         Ok(WriteChecksum { task, path, index: row.idx, part: row.part, channel, value, mark: row.mark })

@@ -47,7 +47,7 @@ impl Checker<'_> {
         if row.child.is_some() && of != Some(row.checkpoint) {
             return Err(corrupt(row.place(), "its consumer is not a child of its checkpoint"));
         }
-        let checksum = self.write_checksum(&parent.tasks, row)?;
+        let checksum = self.write_checksum(&parent.tasks, row, &mut runs.task)?;
         runs.add(row, checksum)
     }
 }

@@ -23,7 +23,7 @@ use crate::store::sqlite::rows::pack::{self, PackedKind, PackedTask, ValueColumn
 use crate::store::sqlite::rows::source::{source_code, source_column};
 use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, VersionRow};
 use crate::store::sqlite::sql;
-use crate::store::sqlite::tables::{Checked, TableRow, branch, checkpoint, namespace, thread};
+use crate::store::sqlite::tables::{Checked, TableRow, TaskColumn, branch, checkpoint, namespace, thread};
 use crate::store::sqlite::verify::neighbors::{self, find};
 use rusqlite::{Connection, params};
 use std::collections::{HashMap, HashSet};
@@ -43,7 +43,7 @@ pub(crate) struct Tx<'a> {
     /// The values of writes that this batch stored, so that what consumes them needs no read.
     pub(crate) written: HashMap<(i64, WriteRef), (ValueColumn, Checksum)>,
     /// The tasks whose stored writes were read into `written`, with the checkpoint.
-    pub(crate) read_tasks: HashSet<(i64, i64)>,
+    pub(crate) read_tasks: HashSet<(i64, TaskColumn)>,
     /// The rows of `version` of the checkpoint being written.
     versions: Vec<VersionRow>,
     /// The tokens of the messages of the checkpoint being written; `None` if they are not known.
@@ -146,9 +146,7 @@ fn part(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
     }
     match newest {
         _ if !batch.checkpoints.is_empty() => threads::after_checkpoints(conn, caches, next_seq - 1),
-        Some((newest, _)) if batch.namespace.is_root() => {
-            threads::after_writes(conn, caches, (namespace, newest), &batch.writes)
-        }
+        Some((newest, _)) if batch.namespace.is_root() => threads::after_writes(conn, caches, newest, &batch.writes),
         _ => Ok(()),
     }
 }

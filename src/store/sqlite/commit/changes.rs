@@ -4,7 +4,6 @@ use super::batch::Tx;
 use super::payloads::store;
 use super::references;
 use super::writes::write_ref;
-use crate::base::TaskId;
 use crate::base::internal::hash::Checksum;
 use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, ListRef, NewCheckpoint, Payload, WriteRef};
 use crate::store::sqlite::fault::{Res, invalid};
@@ -18,6 +17,7 @@ use crate::store::sqlite::rows::item::{DELETE, DELETE_ALL, DELETE_RANGE, PUT, RE
 use crate::store::sqlite::rows::list_end::ListEnd;
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{DeletedRange, ValueColumn, pack_ranges, pack_reference};
+use crate::store::sqlite::rows::task::task_column;
 use crate::store::sqlite::rows::version::{EMPTY, KeyContent, LIST, VALUE, VersionRow};
 use crate::store::sqlite::tables::{KeyChecked, StoredColumn, item};
 use crate::store::sqlite::view::ReadView;
@@ -123,7 +123,7 @@ impl<'a> Tx<'a> {
 
     /// Returns where the value of a stored write is, and its hash. The writes of the task are read at once.
     fn read_write(&mut self, parent: &Known, at: &WriteRef) -> Res<Option<(ValueColumn, Checksum)>> {
-        let Some(task) = self.task_code(parent, &at.task)? else { return Ok(None) };
+        let task = task_column(&at.task, &parent.tasks);
         if !self.read_tasks.insert((parent.seq, task)) {
             return Ok(None);
         }
@@ -135,14 +135,6 @@ impl<'a> Tx<'a> {
             Ok(())
         })?;
         Ok(self.written.get(&(parent.seq, at.clone())).copied())
-    }
-
-    /// Returns the number of a task in the rows of `write`, if it has one.
-    pub(crate) fn task_code(&mut self, of: &Known, task: &TaskId) -> Res<Option<i64>> {
-        if let Some(position) = of.tasks.iter().position(|prepared| prepared.id == *task) {
-            return Ok(Some(position as i64));
-        }
-        Ok(self.caches.names.find(self.conn, Kind::Task, &task.to_string())?.map(|name| -name))
     }
 
     /// Writes the rows of the changes.

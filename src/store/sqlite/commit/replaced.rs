@@ -5,11 +5,11 @@
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::sql;
-use crate::store::sqlite::tables::{TableRow, payload};
+use crate::store::sqlite::tables::{TableRow, TaskColumn, payload};
 use rusqlite::{Connection, params};
 
 /// Erases the value of a special write that is about to be replaced: nothing else refers to it.
-pub(crate) fn replaced(conn: &Connection, checkpoint: i64, task: i64, index: i32) -> Res<()> {
+pub(crate) fn replaced(conn: &Connection, checkpoint: i64, task: TaskColumn, index: i32) -> Res<()> {
     let values: Vec<i64> = conn.all(sql::WRITE_REPLACED, params![checkpoint, task, index])?;
     if values.is_empty() {
         return Ok(());

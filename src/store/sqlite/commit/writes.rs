@@ -19,8 +19,9 @@ use crate::store::sqlite::read::task_writes::{check_column, checksum_column};
 use crate::store::sqlite::rows::checksums::{Digests, WriteChecksum};
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::ValueColumn;
+use crate::store::sqlite::rows::task::{path_column, prepared, split_path, task_column};
 use crate::store::sqlite::sql;
-use crate::store::sqlite::tables::{StoredColumn, TableRow, write};
+use crate::store::sqlite::tables::{StoredColumn, TableRow, TaskColumn, write};
 use rusqlite::params;
 use rusqlite::types::ValueRef;
 use std::borrow::Cow;
@@ -38,16 +39,10 @@ impl Tx<'_> {
     /// Stores the writes of a task that are not stored yet. `child` is the checkpoint that consumes them, if they come
     /// with it; the writes that its checksum covers are returned.
     pub(crate) fn put_writes(&mut self, of: &Known, new: &NewWrites, child: Option<i64>) -> Res<Vec<WriteChecksum>> {
-        let prepared = of.tasks.iter().find(|task| task.id == new.task);
-        let path = prepared.is_none_or(|task| task.path() != new.path).then_some(&*new.path);
-        let task = match self.task_code(of, &new.task)? {
-            Some(task) => {
-                if task < 0 {
-                    self.caches.note_user(self.conn, -task)?;
-                }
-                task
-            }
-            None => -self.caches.intern(self.conn, Kind::Task, &new.task.to_string())?,
+        let task = task_column(&new.task, &of.tasks);
+        let path = match prepared(task, &of.tasks) {
+            Some(task) if task.path() == new.path => ValueRef::Null,
+            _ => self.path_column(&new.path)?,
         };
         for write in &new.writes {
             if let WriteValue::Delta(delta) = &write.value {
@@ -74,11 +69,13 @@ impl Tx<'_> {
                     channel: *channel,
                     value: StoredColumn(value.column()),
                     child,
-                    path,
+                    path: ValueRef::Null,
                     sum: ValueRef::Null,
                     mark: row.checksum.mark,
                 })
             };
+            let columns =
+                || columns().enumerate().map(|(at, row)| if at == 0 { write::Row { path, ..row } } else { row });
             let sum = match child.filter(|_| !special) {
                 Some(_) => check_column(&self.caches.keys, of.seq, task, columns()),
                 None => {
@@ -120,7 +117,7 @@ impl Tx<'_> {
 
     /// Returns the writes of `new` that a stored checkpoint `child` consumed, as its checksum covers them.
     pub(crate) fn stored_writes(&mut self, of: &Known, new: &NewWrites, child: i64) -> Res<Vec<WriteChecksum>> {
-        let Some(task) = self.task_code(of, &new.task)? else { return Ok(Vec::new()) };
+        let task = task_column(&new.task, &of.tasks);
         let taken = self.taken(of, task)?;
         let accepted = accepted(new, |index| taken.get(&i64::from(index)) != Some(&Some(child)));
         let consumed = accepted.iter().filter(|write| write.index >= 0);
@@ -130,7 +127,16 @@ impl Tx<'_> {
             .collect())
     }
 
-    fn taken(&self, of: &Known, task: i64) -> Res<HashMap<i64, Option<i64>>> {
+    /// Returns the column of a path that does not follow from a prepared task. Its name is interned.
+    fn path_column<'p>(&mut self, path: &'p str) -> Res<ValueRef<'p>> {
+        let column = match split_path(path) {
+            Some((name, number)) => path_column(self.caches.intern(self.conn, Kind::Path, &name)?, number),
+            None => None,
+        };
+        Ok(column.map_or(ValueRef::Text(path.as_bytes()), ValueRef::Integer))
+    }
+
+    fn taken(&self, of: &Known, task: TaskColumn) -> Res<HashMap<i64, Option<i64>>> {
         self.conn.all(sql::WRITES_TAKEN, params![of.seq, task])
     }
 }

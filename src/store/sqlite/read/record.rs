@@ -22,12 +22,14 @@ use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::unpack_seen;
 use crate::store::sqlite::rows::sealed;
 use crate::store::sqlite::rows::source::is_pruned_column;
+use crate::store::sqlite::rows::task::{join_path, of_path_column, prepared, task_id};
 use crate::store::sqlite::rows::version::{EMPTY, KeyContent, LIST, SEEN, VALUE, VersionRow, version_place};
 use crate::store::sqlite::sql;
-use crate::store::sqlite::tables::{Checked, TableRow, checkpoint, high_water, namespace, thread};
+use crate::store::sqlite::tables::{Checked, TableRow, TaskColumn, checkpoint, high_water, namespace, thread, write};
 use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::verify::succession::ListingEntry;
 use crate::store::sqlite::view::ReadView;
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Params, params};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -53,6 +55,9 @@ impl Known {
         if self.pruned { Err(is_pruned(thread, &self.id).into()) } else { Ok(()) }
     }
 }
+
+/// The task and the path of the run of writes that is being read.
+pub(crate) type RunTask = Option<(TaskColumn, TaskId, Arc<str>)>;
 
 /// Returns whether the checkpoint with a `seq` was pruned.
 pub(crate) fn is_pruned_seq(conn: &Connection, seq: i64) -> Res<bool> {
@@ -401,15 +406,33 @@ impl<'a> ReadView<'a> {
         Ok(Seen { node: self.names.text(self.conn, Kind::Node, row.key)?, versions })
     }
 
-    /// Returns task and path of a row of `write`.
-    pub(crate) fn task_of(self, tasks: &[TaskRecord], code: i64, path: Option<Arc<str>>) -> Res<(TaskId, Arc<str>)> {
-        let wrong = || corrupt("write", format!("task {code} is neither prepared nor named with its path"));
-        if code < 0 {
-            let name = self.names.text(self.conn, Kind::Task, code.checked_neg().ok_or_else(wrong)?)?;
-            return Ok((name.parse().map_err(|_| wrong())?, path.ok_or_else(wrong)?));
+    /// Returns task and path of a row of `write`: the rows of a run have those of its first one, which is noted.
+    pub(crate) fn task_of(
+        self,
+        tasks: &[TaskRecord],
+        row: &write::Row<'_>,
+        run: &mut RunTask,
+    ) -> Res<(TaskId, Arc<str>)> {
+        if row.sum == ValueRef::Null {
+            if row.path != ValueRef::Null {
+                return Err(corrupt(row.place(), "it has a path and is not the first row of a run"));
+            }
+            if let Some((_, task, path)) = run.as_ref().filter(|(of, ..)| *of == row.task) {
+                return Ok((*task, Arc::clone(path)));
+            }
         }
-        let task = usize::try_from(code).ok().and_then(|code| tasks.get(code)).ok_or_else(wrong)?;
-        Ok((task.id, path.unwrap_or_else(|| task.path())))
+        let wrong = || corrupt(row.place(), "its task is neither prepared nor named with its path");
+        let task = task_id(row.task, tasks).ok_or_else(wrong)?;
+        let path = match row.path {
+            ValueRef::Null => prepared(row.task, tasks).ok_or_else(wrong)?.path(),
+            ValueRef::Integer(column) => {
+                let (name, number) = of_path_column(column);
+                join_path(&self.names.text(self.conn, Kind::Path, name)?, number).into()
+            }
+            path => path.as_str().map_err(|_| wrong())?.into(),
+        };
+        *run = Some((row.task, task, Arc::clone(&path)));
+        Ok((task, path))
     }
 
     /// Returns the writes of the tasks of a checkpoint.

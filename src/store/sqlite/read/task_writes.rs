@@ -5,6 +5,7 @@
 
 use super::list_reference;
 use super::payloads::Payloads;
+use super::record::RunTask;
 use crate::base::PayloadRef;
 use crate::base::internal::hash::Checksum;
 use crate::store::batch::{Payload, WriteValue};
@@ -19,7 +20,7 @@ use crate::store::sqlite::rows::pack::{Unpack, ValueColumn, put_uint};
 use crate::store::sqlite::rows::source::of_source_column;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::tables::row_check::RowCheck;
-use crate::store::sqlite::tables::{TableRow, write};
+use crate::store::sqlite::tables::{ColumnType, TableRow, TaskColumn, write};
 use crate::store::sqlite::verify::neighbors;
 use crate::store::sqlite::view::ReadView;
 use rusqlite::params;
@@ -38,7 +39,7 @@ enum Sum {
 pub(crate) struct WriteRun {
     sum: Sum,
     first: i64,
-    task: i64,
+    task: TaskColumn,
     place: String,
 }
 
@@ -83,14 +84,14 @@ impl WriteRun {
     }
 }
 
-fn begin_check(checkpoint: i64, task: i64) -> RowCheck {
+fn begin_check(checkpoint: i64, task: TaskColumn) -> RowCheck {
     let mut check = RowCheck::of("write");
-    check.int(checkpoint).int(task);
+    check.int(checkpoint).value(task.column());
     check
 }
 
 fn add_to_check(check: &mut RowCheck, row: &write::Row<'_>) {
-    check.int(row.idx).int(row.part).int(row.channel).value(row.value.0).maybe_int(row.child).maybe_text(row.path);
+    check.int(row.idx).int(row.part).int(row.channel).value(row.value.0).maybe_int(row.child).value(row.path);
     // Few rows have a mark, and none of a run that a checkpoint consumed.
     row.mark.into_iter().for_each(|mark| _ = check.int(mark));
 }
@@ -106,7 +107,7 @@ pub(crate) fn checksum_column(keys: &Keys, checkpoint: &Checksum, rows: &[WriteC
 pub(crate) fn check_column<'r>(
     keys: &Keys,
     checkpoint: i64,
-    task: i64,
+    task: TaskColumn,
     rows: impl IntoIterator<Item = write::Row<'r>>,
 ) -> Value {
     let mut check = begin_check(checkpoint, task);
@@ -119,12 +120,14 @@ pub(crate) struct WriteRuns<'k> {
     keys: &'k Keys,
     checksum: Checksum,
     run: Option<WriteRun>,
+    /// The task and the path of the run.
+    pub(crate) task: RunTask,
 }
 
 impl<'k> WriteRuns<'k> {
     /// Begins to read rows of `write`.
     pub(crate) fn new(keys: &'k Keys, checksum: Checksum) -> Self {
-        Self { keys, checksum, run: None }
+        Self { keys, checksum, run: None, task: None }
     }
 
     /// Adds a row. A row with a checksum ends the run before it.
@@ -159,7 +162,7 @@ impl ReadView<'_> {
         self,
         (checkpoint, checksum): (i64, &Checksum),
         tasks: &[TaskRecord],
-        task: Option<i64>,
+        task: Option<TaskColumn>,
         visit: &mut dyn FnMut(&mut ReadWrite<'_>) -> Res<()>,
     ) -> Res<()> {
         let mut payloads = Payloads::new(self)?;
@@ -167,14 +170,14 @@ impl ReadView<'_> {
         let mut statement =
             self.conn.prepare_cached(if task.is_some() { sql::WRITES_OF_TASK } else { write::Row::UNDER })?;
         let mut rows = match task {
-            Some(task) => statement.query([checkpoint, task])?,
+            Some(task) => statement.query(params![checkpoint, task])?,
             None => statement.query([checkpoint])?,
         };
         while let Some(row) = rows.next()? {
             let row = write::Row::read(row, 0)?;
             // The check of a consumed run covers its columns, without hashes of values.
             let hashed = task.is_some() || row.child.is_none() || row.idx < 0;
-            let mut read = self.read_write(tasks, row, hashed, &mut payloads)?;
+            let mut read = self.read_write(tasks, row, hashed, (&mut runs.task, &mut payloads))?;
             visit(&mut read)?;
             runs.add(&read.row, read.write)?;
         }
@@ -186,7 +189,7 @@ impl ReadView<'_> {
         tasks: &[TaskRecord],
         row: write::Row<'r>,
         hashed: bool,
-        payloads: &mut Payloads<'_>,
+        (run, payloads): (&mut RunTask, &mut Payloads<'_>),
     ) -> Res<ReadWrite<'r>> {
         let place = || row.place();
         let stored = ValueColumn::from_column(row.value.0).ok_or_else(|| wrong_parts(&row))?;
@@ -194,7 +197,7 @@ impl ReadView<'_> {
             |payload: &PayloadRef<'_>| if hashed { payload_hash(self.keys, payload) } else { Checksum::default() };
         let read = payloads.with(stored, &place, |payload| Ok((payload.to_payload(), hash(&payload))))?;
         let (payload, value) = read.unzip();
-        let (task, path) = self.task_of(tasks, row.task, row.path.map(Arc::from))?;
+        let (task, path) = self.task_of(tasks, &row, run)?;
         let channel = self.names.text(self.conn, Kind::Channel, row.channel)?;
         let write = WriteChecksum { task, path, index: row.idx, part: row.part, channel, value, mark: row.mark };
         Ok(ReadWrite { row, write, stored, payload })

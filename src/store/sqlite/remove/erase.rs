@@ -29,7 +29,7 @@ use crate::store::sqlite::tables::{
 use crate::store::sqlite::verify::neighbors;
 use crate::store::trash::{deletable, delete_unforked};
 use parking_lot::Mutex;
-use rusqlite::types::ValueRef;
+use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, params_from_iter};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -254,9 +254,11 @@ impl<'c> Slice<'c> {
         // The first checkpoint of a fork may hold values of the writes of its source.
         let source = fork.map(|checkpoint| self.conn.all(sql::WRITE_PAYLOADS, [checkpoint])).transpose()?;
         let source: HashSet<i64> = source.unwrap_or_default();
-        let stays = |ordinal: i64, id: i64| ordinal.checked_sub(1) == upto && source.contains(&id);
-        if self.values::<version::Row<'_>>(branch, &|key, id| stays(key[1], id))?
-            && self.values::<item::Row<'_>>(branch, &|key, id| stays(key[3], id))?
+        let stays = |ordinal: &Value, id: i64| {
+            matches!(ordinal, Value::Integer(ordinal) if ordinal.checked_sub(1) == upto) && source.contains(&id)
+        };
+        if self.values::<version::Row<'_>>(branch, &|key, id| stays(&key[1], id))?
+            && self.values::<item::Row<'_>>(branch, &|key, id| stays(&key[3], id))?
         {
             self.conn.run(branch::Row::DELETE, [branch])?;
             self.spend(1);
@@ -266,12 +268,12 @@ impl<'c> Slice<'c> {
 
     /// Reclaims rows with values of a branch or a checkpoint. `stays` tells of a key and a payload whether the payload
     /// is another one's. Returns whether none is left.
-    fn values<'r, R: TableRow<'r>>(&mut self, of: i64, stays: &dyn Fn(&[i64], i64) -> bool) -> Res<bool> {
+    fn values<'r, R: TableRow<'r>>(&mut self, of: i64, stays: &dyn Fn(&[Value], i64) -> bool) -> Res<bool> {
         let value = R::TABLE.position("value");
         let mut found = Vec::new();
         self.conn.each_while(R::UNDER, [of], |row| {
             let key = (0..R::TABLE.key_columns()).map(|column| row.get(column));
-            found.push((key.collect::<rusqlite::Result<Vec<i64>>>()?, row.get_ref(value)?.as_i64().ok()));
+            found.push((key.collect::<rusqlite::Result<Vec<Value>>>()?, row.get_ref(value)?.as_i64().ok()));
             Ok(found.len() < self.left)
         })?;
         for (key, value) in found {
@@ -279,7 +281,7 @@ impl<'c> Slice<'c> {
                 return Ok(false);
             }
             let deleted = self.conn.run(R::DELETE, params_from_iter(&key))?;
-            let columns = |visit: &mut dyn FnMut(ValueRef<'_>)| key.iter().for_each(|of| visit(ValueRef::Integer(*of)));
+            let columns = |visit: &mut dyn FnMut(ValueRef<'_>)| key.iter().for_each(|of| visit(ValueRef::from(of)));
             must_find(deleted, || R::TABLE.place(columns))?;
             self.value(value.filter(|id| !stays(&key, *id)))?;
         }

@@ -11,4 +11,5 @@ pub(crate) mod pack;
 pub(crate) mod payload;
 pub(crate) mod sealed;
 pub(crate) mod source;
+pub(crate) mod task;
 pub(crate) mod version;

@@ -5,6 +5,7 @@
 pub(crate) enum Kind {
     Channel = 0,
     Node = 1,
-    Task = 2,
+    /// A path of tasks in which a character stands for a number.
+    Path = 2,
     List = 3,
 }

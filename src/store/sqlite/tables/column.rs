@@ -3,7 +3,8 @@
 use super::TableDescription;
 use crate::store::sqlite::fault::{Res, corrupt};
 use rusqlite::Row;
-use rusqlite::types::{Value, ValueRef};
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, Value, ValueRef};
+use std::fmt;
 
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +55,36 @@ column_type!(&'r [u8], Blob, column => column.as_blob().ok(), bytes => ValueRef:
 column_type!([u8; 16], Blob, column => column.as_blob().ok()?.try_into().ok(), bytes => ValueRef::Blob(bytes));
 column_type!(RunColumn, Any, column => RunColumn::of(column), run => run.value());
 column_type!(ValueRef<'r>, Any, column => Some(column), value => *value);
+column_type!(TaskColumn, Any, column => match column {
+    ValueRef::Integer(number) => Some(Self::Number(number)),
+    ValueRef::Blob(id) => Some(Self::Id(id.try_into().ok()?)),
+    _ => None,
+}, task => match task {
+    Self::Number(number) => ValueRef::Integer(*number),
+    Self::Id(id) => ValueRef::Blob(id),
+});
 column_type!(StoredColumn<'r>, Stored, column => Some(Self(column)), value => value.0);
+
+impl fmt::Display for TaskColumn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Id(id) => id.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
+        }
+    }
+}
+
+impl FromSql for TaskColumn {
+    fn column_result(column: ValueRef<'_>) -> FromSqlResult<Self> {
+        Self::read(column).ok_or(FromSqlError::InvalidType)
+    }
+}
+
+impl ToSql for TaskColumn {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(self.column()))
+    }
+}
 
 impl<'r, T: ColumnType<'r>> ColumnType<'r> for Option<T> {
     const KIND: ColumnKind = T::KIND;
@@ -100,6 +130,15 @@ impl RunColumn {
             Self::Of(distance) => ValueRef::Integer(*distance),
         }
     }
+}
+
+/// The task of a row of `write`. Their order is that of SQLite: numbers, then ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum TaskColumn {
+    /// The position of a task that its checkpoint prepared, or a negative number for the null task.
+    Number(i64),
+    /// The id of another task.
+    Id([u8; 16]),
 }
 
 /// The content of a `value` column as it is stored.

@@ -41,8 +41,9 @@ tables! {
     }
     /// Writes of tasks. The first row of a run has the checksum or the check of its rows.
     write<'r>: Bare, Columns(4), AppendOnly, Recovered {
-        checkpoint: i64 => checkpoint, task: i64, idx: i64, part: i64, channel: i64, value: StoredColumn<'r> => payload,
-        child: Option<i64> = above(checkpoint), path: Option<&'r str>, sum: ValueRef<'r>, mark: Option<i64>
+        checkpoint: i64 => checkpoint, task: TaskColumn, idx: i64, part: i64, channel: i64,
+        value: StoredColumn<'r> => payload, child: Option<i64> = above(checkpoint), path: ValueRef<'r>, sum: ValueRef<'r>,
+        mark: Option<i64>
     }
     /// Operations.
     operation<'r>: KeyChecked, Number, AppendOnly, Recovered, Used {

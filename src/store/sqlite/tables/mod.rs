@@ -11,7 +11,7 @@ pub(crate) mod row_check;
 pub(crate) mod sql;
 pub(crate) mod text;
 
-pub(crate) use self::column::{ColumnKind, ColumnType, RowColumns, RunColumn, StoredColumn};
+pub(crate) use self::column::{ColumnKind, ColumnType, RowColumns, RunColumn, StoredColumn, TaskColumn};
 pub(crate) use self::declared::*;
 use self::row_check::{ChecksumKey, RowCheck};
 use super::fault::Res;
@@ -104,6 +104,7 @@ impl TableDescription {
                 let value = match column {
                     ValueRef::Integer(number) => number.to_string(),
                     ValueRef::Text(text) => format!("{:?}", String::from_utf8_lossy(text)),
+                    ValueRef::Blob(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
                     _ => "?".to_owned(),
                 };
                 key.push(if name.is_empty() { value } else { format!("{name} {value}") });

@@ -28,7 +28,9 @@ fn marked(bench: &mut Bench, t: &ThreadId, marker: &str) -> NewCheckpoint {
     for _ in 0..2 {
         let mut batch = Batch::new(t.clone(), Namespace::root(), Some(first.id));
         let answer = write(-4, "given", WriteValue::One(large.clone()));
-        batch.writes = vec![writes(first.id, &a, vec![answer, write(0, "z", WriteValue::One(large.clone()))])];
+        let result = write(0, "z", WriteValue::One(large.clone()));
+        let called = writes(first.id, &task(9, marker), vec![result.clone()]);
+        batch.writes = vec![writes(first.id, &a, vec![answer, result]), called];
         let wake_at = Some(Timestamp::from_micros(7));
         batch.timers = vec![NewTimer { checkpoint: first.id, task: a.id, wake_at }];
         bench.store.commit(&batch).unwrap();

@@ -31,6 +31,10 @@ fn subgraph() -> Namespace {
     Namespace::new("node:11111111-1111-1111-1111-111111111111").unwrap()
 }
 
+fn null((index, channel): (i32, &str)) -> NewWrite {
+    write(index, channel, WriteValue::Null)
+}
+
 fn kv_namespaces() -> [KvNamespace; 2] {
     [KvNamespace::new(["users", "7"]).unwrap(), KvNamespace::new(["users", "8"]).unwrap()]
 }
@@ -52,7 +56,7 @@ fn stored() -> Bench {
             let mut batch = Batch::new(thread(name), namespace, Some(id));
             batch.writes = vec![
                 writes(id, &of, vec![write(0, "y", WriteValue::One(plain(&[9]))), write(1, "z", WriteValue::Null)]),
-                writes(id, &task(2, node), vec![write(-3, "waits", WriteValue::Null)]),
+                writes(id, &task(2, node), [(-3, "waits"), (0, "y"), (1, "z")].map(null).to_vec()),
             ];
             bench.store.commit(&batch).unwrap();
         }

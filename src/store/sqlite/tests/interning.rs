@@ -36,7 +36,7 @@ fn a_name_is_found_under_its_kind() {
         for _ in 0..2 {
             assert_eq!(names.find(&conn, Kind::Channel, "a").unwrap(), Some(1));
             assert_eq!(names.find(&conn, Kind::Node, "a").unwrap(), Some(2));
-            assert_eq!(names.find(&conn, Kind::Task, "a").unwrap(), None);
+            assert_eq!(names.find(&conn, Kind::Path, "a").unwrap(), None);
             assert_eq!(names.find(&conn, Kind::Channel, "b").unwrap(), None);
             assert_eq!(&*names.text(&conn, Kind::Channel, 1).unwrap(), "a");
             assert_eq!(&*names.text(&conn, Kind::Node, 2).unwrap(), "a");

@@ -15,7 +15,7 @@ use crate::store::record::CheckpointRef;
 use crate::store::sqlite::fault::{Fault, Res};
 use crate::store::sqlite::file::guard::SqlGuard;
 use crate::store::sqlite::file::schema;
-use crate::store::sqlite::rows::name::Kind;
+use crate::store::sqlite::rows::task::task_column;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::view::ReadView;
 use crate::store::statements::{SqlConnection, SqlValue};
@@ -43,13 +43,8 @@ impl<'a> SqliteTransaction<'a> {
         let view = self.view;
         view.must_row(at, |row| {
             let tasks = view.tasks(row.tasks, &|| row.place())?;
-            let code = match tasks.iter().position(|prepared| prepared.id == *task) {
-                Some(position) => Some(position as i64),
-                None => view.names.find(view.conn, Kind::Task, &task.to_string())?.map(|name| -name),
-            };
-            let Some(code) = code else { return Ok(None) };
-            let mut found = None;
-            view.runs((row.seq, &row.sum), &tasks, Some(code), &mut |read| {
+            let (column, mut found) = (task_column(task, &tasks), None);
+            view.runs((row.seq, &row.sum), &tasks, Some(column), &mut |read| {
                 if read.row.idx == i64::from(index) && read.row.part == 0 {
                     found = read.payload.take();
                 }

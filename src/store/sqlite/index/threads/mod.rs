@@ -161,19 +161,14 @@ pub(crate) fn after_change(conn: &Connection, caches: &mut Caches, namespace: i6
     undamaged(renew(caches.view(conn), mark, thread, newest)).map(|_| ())
 }
 
-/// Renews the row of a thread after writes of its tasks, whose root namespace and newest checkpoint are given. Its
-/// status is derived again only if these writes may change it: a superstep of many tasks is many batches.
-pub(crate) fn after_writes(
-    conn: &Connection,
-    caches: &mut Caches,
-    (namespace, newest): (i64, i64),
-    writes: &[NewWrites],
-) -> Res<()> {
+/// Renews the row of the thread of the batch after writes of its tasks, given its newest checkpoint. Its status is
+/// derived again only if these writes may change it: a superstep of many tasks is many batches.
+pub(crate) fn after_writes(conn: &Connection, caches: &mut Caches, newest: i64, writes: &[NewWrites]) -> Res<()> {
     let mark = marked(conn, caches)?;
     if newest > mark {
         return Ok(());
     }
-    let thread = conn.one(log_sql::NAMESPACE_THREAD, [namespace])?;
+    let thread = caches.thread;
     let row = undamaged(StateRow::read(conn, &caches.keys, thread))?.flatten();
     let has_partial = row.as_ref().is_some_and(|row| row.is_partial(&caches.keys));
     let of_number = |number: i64| usize::try_from(number).ok().and_then(|number| StatusKind::ALL.get(number));

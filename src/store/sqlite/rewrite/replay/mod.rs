@@ -40,6 +40,7 @@ use crate::store::sqlite::read::list_reference;
 use crate::store::sqlite::rows::item::{DELETE, DELETE_RANGE, PUT, REFERENCE, range_position};
 use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{Unpack, unpack_ranges, unpack_reference, unpack_seen};
+use crate::store::sqlite::rows::task::task_id;
 use crate::store::sqlite::rows::version::{EMPTY, LIST, SEEN, VALUE, of_kind_column, version_of_column};
 use crate::store::sqlite::side::timer::missing;
 use crate::store::sqlite::sql as engine_sql;
@@ -319,7 +320,7 @@ impl<'c> LogReplay<'c> {
         for write in writes {
             let is_stored = write.child.is_none() || write.child == Some(child);
             if let (ValueRef::Integer(payload), 0.., true) = (write.value.0, write.idx, is_stored)
-                && let Ok(task) = self.rows.task(tasks, write.task)
+                && let Some(task) = task_id(write.task, tasks)
                 && let Some(place) = write_ref(task, write.idx, write.part)
             {
                 shared.entry(payload).or_insert(place);
@@ -391,13 +392,9 @@ impl<'c> LogReplay<'c> {
         let mut found = Vec::new();
         for same_task in rows.chunk_by(|a, b| a.task == b.task) {
             let first = same_task[0];
-            let prepared = usize::try_from(first.task).ok().and_then(|position| tasks.get(position));
-            let path = match (first.path, prepared) {
-                (Some(path), _) => path.into(),
-                (None, Some(task)) => task.path(),
-                (None, None) => return Err(corrupt(format!("write (task {})", first.task), "it has no path")),
-            };
-            let mut writes = NewWrites::new(of, self.rows.task(tasks, first.task)?, path);
+            let place = || format!("write (task {})", first.task);
+            let task = task_id(first.task, tasks).ok_or_else(|| corrupt(place(), "its task does not exist"))?;
+            let mut writes = NewWrites::new(of, task, self.rows.path(tasks, first)?);
             for parts in same_task.chunk_by(|a, b| a.idx == b.idx) {
                 let channel = self.rows.name(Kind::Channel, parts[0].channel)?;
                 let wrong = || corrupt(parts[0].place(), "idx or mark does not match the format");

@@ -6,7 +6,7 @@
 
 use super::scan::scan;
 use super::{reason, sql};
-use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
+use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use crate::limits::NAMES_CACHE_MAX;
 use crate::store::batch::{NewCheckpoint, Parent, Payload};
 use crate::store::record::TaskRecord;
@@ -19,6 +19,7 @@ use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{unpack_parents, unpack_tasks};
 use crate::store::sqlite::rows::payload::{Room, decode, form_column};
 use crate::store::sqlite::rows::sealed;
+use crate::store::sqlite::rows::task::{join_path, of_path_column, prepared};
 use crate::store::sqlite::sql as engine_sql;
 use crate::store::sqlite::tables::{
     OwnedColumns, RunColumn, TableRow, checkpoint, item, payload, timer, version, write,
@@ -155,15 +156,16 @@ impl<'c> OldRows<'c> {
         task_records(packed, |kind, id| self.name(kind, id))
     }
 
-    /// Returns the id of a task by its number in the rows of `write`.
-    pub(super) fn task(&self, tasks: &[TaskRecord], code: i64) -> Res<TaskId> {
-        let wrong = || corrupt(format!("write (task {code})"), "its task does not exist");
-        match usize::try_from(code) {
-            Ok(position) => tasks.get(position).map(|task| task.id).ok_or_else(wrong),
-            Err(_) => {
-                let name = self.name(Kind::Task, code.checked_neg().ok_or_else(wrong)?)?;
-                name.parse().map_err(|_| wrong())
+    /// Returns the path of a task by the column of the first row of a run.
+    pub(super) fn path(&self, tasks: &[TaskRecord], row: &write::Row<'_>) -> Res<Arc<str>> {
+        let wrong = |why| corrupt(format!("write (task {})", row.task), why);
+        match row.path {
+            ValueRef::Integer(column) => {
+                let (name, number) = of_path_column(column);
+                Ok(join_path(&self.name(Kind::Path, name)?, number).into())
             }
+            ValueRef::Null => Ok(prepared(row.task, tasks).ok_or_else(|| wrong("it has no path"))?.path()),
+            path => Ok(path.as_str().map_err(|_| wrong("its path does not match the format"))?.into()),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::base::{CheckpointId, Namespace, RunId, ThreadId};
 use crate::store::sqlite::fault::{Fault, Res, corrupt};
 use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::sql as engine_sql;
-use crate::store::sqlite::tables::{Checked, KeyChecked, item, thread};
+use crate::store::sqlite::tables::{Checked, KeyChecked, TaskColumn, item, thread};
 
 use crate::store::sqlite::query::Statements;
 use rusqlite::{Connection, Params, Row, params};
@@ -155,7 +155,7 @@ fn item(conn: &Connection, keys: &Keys, sql: &str, ((branch, list), position): (
 }
 
 /// The place of a row of `write`: checkpoint, task, idx and part.
-type WriteKey = (i64, i64, i64, i64);
+type WriteKey = (i64, TaskColumn, i64, i64);
 
 /// Reads places of rows of `write`, all of checkpoints that exist.
 fn write_keys(conn: &Connection, sql: &str, checkpoint: i64) -> Res<Vec<WriteKey>> {
@@ -177,7 +177,7 @@ pub(crate) fn has_writes(conn: &Connection, checkpoint: i64, verifies_absence: b
 }
 
 /// Verifies that the row of a task, idx and part is the last row of writes of a checkpoint.
-pub(crate) fn no_more_writes(conn: &Connection, checkpoint: i64, last: Option<(i64, i64, i64)>) -> Res<()> {
+pub(crate) fn no_more_writes(conn: &Connection, checkpoint: i64, last: Option<(TaskColumn, i64, i64)>) -> Res<()> {
     let mut keys = write_keys(conn, sql::WRITES_TO, checkpoint)?;
     if keys.last().map(|key| (key.1, key.2, key.3)) != last {
         return Err(corrupt(format!("checkpoint {checkpoint}"), "rows of its writes are missing"));
@@ -230,13 +230,15 @@ mod tests {
     }
     #[test]
     fn rows_of_writes_that_do_not_go_up_are_damage() {
-        let keys = [(1, 2, 3, 0), (1, 2, 3, 1), (1, 2, 4, 0), (1, 3, 0, 0), (2, 0, 0, 0)];
+        let task = TaskColumn::Number;
+        let keys = [(1, task(2), 3, 0), (1, task(2), 3, 1), (1, task(2), 4, 0), (1, task(3), 0, 0)];
+        let keys = [&keys[..], &[(1, TaskColumn::Id([0; 16]), 0, 0), (2, task(0), 0, 0)]].concat();
         assert!(must_go_up(1, &keys).is_ok() && must_go_up(1, &[]).is_ok());
         for n in 1..keys.len() {
-            let mut swapped = keys;
+            let mut swapped = keys.clone();
             swapped.swap(n - 1, n);
             assert!(must_go_up(1, &swapped).is_err(), "{n}");
-            let mut twice = keys;
+            let mut twice = keys.clone();
             twice[n] = twice[n - 1];
             assert!(must_go_up(1, &twice).is_err(), "{n} twice");
         }
