@@ -134,6 +134,7 @@
 //! | `system-sqlite` | no | the SQLite of the system in its place, with `default-features = false` |
 
 mod control;
+mod ended_call;
 mod hash;
 mod interrupts;
 pub mod prelude;
@@ -151,6 +152,7 @@ mod thread_runs;
 pub(crate) use annals::{base, history, store};
 
 pub use control::ControlOrder;
+pub use ended_call::EndedCall;
 pub use interrupts::OpenInterrupt;
 pub use queue::{Queue, Queued};
 pub use resume_value::{InvalidResumeValue, check_resume_value, choose_resume_value, received_signal};

@@ -36,7 +36,9 @@ pub enum SpecialWrite {
     /// A message of a task as far as it was streamed, until the task has ended: [`PartialMessage`].
     Partial,
     /// The record of a called task: the hash of its arguments, its begin and duration in microseconds, and the attempt
-    /// of its caller, from 0.
+    /// of its caller, from 0. A plain write of the channel has the returned value as a fifth member: [`EndedCall`].
+    ///
+    /// [`EndedCall`]: crate::EndedCall
     Call,
     /// The versions of parts of the program that a task began with: a map of their names.
     Versions,

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::base::{CheckpointId, Map, NULL_TASK, TaskId, Timestamp, Value};
+use crate::base::{CheckpointId, Codec, Map, NULL_TASK, TaskId, Timestamp, Value, decode_bytes};
+use crate::ended_call::EndedCall;
 use crate::history::{History, Snapshot, Thread};
 use crate::special::SpecialWrite;
 use crate::store::batch::WriteValue;
@@ -326,11 +327,7 @@ impl StepWrites {
             Some(SpecialWrite::Cancelled) => self.cancelled = Some(text(write.to_value()?)),
             Some(SpecialWrite::Interrupt) => self.add_interrupts(&write.to_value()?),
             Some(SpecialWrite::Attempt) => self.attempt = list(&write.to_value()?, 0),
-            Some(SpecialWrite::Call) => {
-                let call = write.to_value()?;
-                self.started = list(&call, 1).map(Timestamp::from_micros);
-                self.took = list(&call, 2).unwrap_or(0);
-            }
+            Some(SpecialWrite::Call) => self.add_call(EndedCall::of(&write.value)),
             Some(SpecialWrite::ErrorSource) => self.is_handled = true,
             Some(SpecialWrite::Ended) => self.ended = write.to_value()?.as_int().map(Timestamp::from_micros),
             Some(SpecialWrite::Retries) => self.retries = serde_json::from_str(&text(write.to_value()?)).ok(),
@@ -339,10 +336,21 @@ impl StepWrites {
         Ok(())
     }
 
+    /// Adds the record of a call.
+    fn add_call(&mut self, call: Option<EndedCall<'_>>) {
+        self.started = call.map(|call| call.began);
+        self.took = call.map_or(0, |call| call.took);
+    }
+
     /// Adds a write of the result.
     fn add_result(&mut self, write: WriteRecord) -> Result<(), StoreError> {
         self.is_done = true;
-        if matches!(&*write.channel, RETURN | END) {
+        if &*write.channel == SpecialWrite::Call.channel() {
+            let call = EndedCall::of(&write.value);
+            let returned = call.and_then(|call| call.returned);
+            self.returned = returned.map(|value| decode_bytes(Codec::MsgPack, value)).transpose()?;
+            self.add_call(call);
+        } else if matches!(&*write.channel, RETURN | END) {
             self.returned = Some(write.to_value()?);
         } else if !is_control(&write.channel) {
             self.add_channel(&write.channel, write.to_value()?);

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::base::NULL_TASK;
-use crate::base::{Encoded, IdSource, Map, Payload, TaskId, Timestamp, Value, WriteValue};
+use crate::base::{Encoded, IdSource, Map, Payload, TaskId, Timestamp, Value};
 use crate::graph::{BoxError, Graph, NodeResult, RetryPolicy};
 use crate::panicking::panic_text;
 use crate::state::erased::{messages_in_value, resolve};
@@ -22,7 +22,9 @@ use crate::task::{
 
 use super::attempts::{attempt_interrupt, attempts_of, end, follow, is_long, note, take_write};
 use super::cache::{kept_writes, known_writes};
-use super::call_id::{CallAt, arguments_hash, call_at, call_write, changed_arguments, record_of};
+use super::call_id::{
+    CallAt, arguments_hash, call_at, changed_arguments, end_writes, has_returned, record_of, returned,
+};
 use super::error::RunError;
 use super::head::Head;
 use super::load::{asleep_of, attempt_of, interrupts_of, left_by, resume_values_of, special_of, task_writes};
@@ -116,11 +118,7 @@ pub(super) fn stored_calls(head: &Head, results: bool) -> Option<Arc<Vec<StoredC
     let tasks = head.pending.iter().filter(|pending| pending.task != NULL_TASK);
     let mut calls: Vec<StoredCall> = tasks
         .map(|pending| {
-            let result = pending.writes.iter().find(|write| results && &*write.channel == RETURN);
-            let result = result.and_then(|write| match &write.value {
-                WriteValue::One(payload) => Some(payload.clone()),
-                _ => None,
-            });
+            let result = if results { returned(pending) } else { None };
             let asleep = asleep_of(pending);
             let first_index = pending.writes.iter().map(|write| write.index + 1).max().unwrap_or(0).max(0);
             let left = if results { left_by(pending) } else { Vec::new() };
@@ -358,8 +356,8 @@ pub(crate) fn known_call(job: &CallJob, found: Vec<Option<Encoded>>, now: Timest
     pushed.iter_mut().for_each(|write| write.index += job.first_index);
     let kept = Payload::from(kept);
     let mut writes = new_writes(graph, &mut pushed);
-    writes.push(return_write(job.first_index + pushed.len() as i32, kept.clone()));
-    let stored = stored_writes(job, writes, now);
+    writes.extend(end_writes(job, Some((job.first_index + pushed.len() as i32, kept.clone())), now));
+    let stored = stored_writes(job, writes);
     let ended = job.is_remembered().then(|| {
         let first_index = job.first_index + pushed.len() as i32 + 1;
         job.ended(&job.context.asked().lock(), Some(kept.clone()), first_index)
@@ -368,13 +366,8 @@ pub(crate) fn known_call(job: &CallJob, found: Vec<Option<Encoded>>, now: Timest
     Some((CallEnd { outcome, stored, wrote: CallWrites::of(job, pushed), ended }, kept))
 }
 
-fn return_write(index: i32, result: Payload) -> NewWrite {
-    NewWrite::new(index, RETURN, WriteValue::One(result))
-}
-
-fn stored_writes(job: &CallJob, mut writes: Vec<NewWrite>, now: Timestamp) -> Option<NewWrites> {
+fn stored_writes(job: &CallJob, writes: Vec<NewWrite>) -> Option<NewWrites> {
     let checkpoint = job.context.checkpoint().filter(|_| !writes.is_empty())?;
-    writes.push(call_write(job, now));
     Some(NewWrites::new(checkpoint, job.context.task(), Arc::clone(&job.path)).with(writes))
 }
 
@@ -391,12 +384,12 @@ pub(crate) fn close_call(job: &mut CallJob, result: NodeResult<FunctionResult>, 
         Err(error) => (Err(error.into()), Vec::new()),
     };
     let mut writes = new_writes(&job.context.parts().place.graph, &mut pushed);
-    let (mut open, mut result_kept, is_remembered) = (Vec::new(), None, job.is_remembered());
+    let (mut open, mut to_store, mut result_kept, is_remembered) = (Vec::new(), None, None, job.is_remembered());
     let outcome = match (result, signal) {
         (Ok(returned), _) => {
             let index = job.first_index + pushed.len() as i32;
             result_kept = returned.stored.clone().filter(|_| is_remembered);
-            writes.extend(returned.stored.map(|payload| return_write(index, payload)));
+            to_store = returned.stored.map(|payload| (index, payload));
             writes.extend(asked.streamed.then(cleared_partial));
             CallOutcome::Done(CallValue::Now(returned.value))
         }
@@ -431,7 +424,10 @@ pub(crate) fn close_call(job: &mut CallJob, result: NodeResult<FunctionResult>, 
     if let Some(caller) = job.context.life().above().filter(|_| !open.is_empty()) {
         caller.asked().lock().asked_by_calls.append(&mut open);
     }
-    let stored = stored_writes(job, writes, now);
+    if to_store.is_some() || !writes.is_empty() {
+        writes.extend(end_writes(job, to_store, now));
+    }
+    let stored = stored_writes(job, writes);
     CallEnd { outcome, stored, wrote: CallWrites::of(job, pushed), ended }
 }
 
@@ -483,7 +479,7 @@ impl CallWrites {
 /// Returns the writes of calls that ended in an earlier run, in the order of their paths.
 pub(super) fn stored_call_writes(graph: &Graph, head: &Head) -> Result<Vec<CallWrites>, RunError> {
     let mut known = Vec::new();
-    for pending in head.pending.iter().filter(|pending| pending.writes.iter().any(|write| &*write.channel == RETURN)) {
+    for pending in head.pending.iter().filter(|pending| has_returned(pending)) {
         let (task, path, writes) = (pending.task, Arc::clone(&pending.path), task_writes(graph, pending)?);
         if !writes.is_empty() {
             known.push(CallWrites { task, path, writes });
@@ -542,6 +538,7 @@ pub(crate) fn shown_result(stored: &Payload) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::WriteValue;
     use crate::exec::head::{PendingWrite, PendingWrites};
     use crate::exec::save::cleared_interrupts;
     use crate::graph::{NodeResult, START, StateGraph};

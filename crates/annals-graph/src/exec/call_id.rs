@@ -4,19 +4,17 @@
 //! Invariant: the id of a call does not depend on calls of other tasks, so that a call added in front of it changes
 //! nothing. A call that a version before this rule stored is found under the id that it had then.
 
-use annals_runs::SpecialWrite;
+use annals_runs::{EndedCall, SpecialWrite};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::base::{Encoded, TaskId, Timestamp, Value};
+use crate::base::{Encoded, Payload, TaskId, Timestamp, Value, WriteValue};
 use crate::hash;
 use crate::store::batch::NewWrite;
 use crate::task::{CallError, CallRecord, Context, StoredCall, TaskPath};
 
-use super::call::CallJob;
-use super::head::PendingWrites;
-use super::load::special_of;
-use super::save::special;
+use super::call::{CallJob, RETURN};
+use super::head::{PendingWrite, PendingWrites};
 
 /// The arguments of a call that cannot be serialized.
 const UNKNOWN_ARGUMENTS: u32 = 1 << 31;
@@ -114,21 +112,46 @@ pub(super) fn changed_arguments(known: &StoredCall, arguments: u32, name: &str, 
     differs.then(|| CallError::ChangedArguments { task: name.to_owned(), number: number.saturating_add(1) })
 }
 
-/// Returns the record of a call, to be stored with its end.
-pub(super) fn call_write(job: &CallJob, now: Timestamp) -> NewWrite {
-    let took = now.as_micros().saturating_sub(job.record.began.as_micros()).max(0);
-    special(SpecialWrite::Call, &(job.record.arguments, job.record.began.as_micros(), took, job.record.caller_attempt))
+/// Returns the writes that store the end of a call: its record, and its result with the index of that write.
+pub(super) fn end_writes(job: &CallJob, result: Option<(i32, Payload)>, now: Timestamp) -> Vec<NewWrite> {
+    let CallRecord { arguments, began, caller_attempt } = job.record;
+    let took = now.as_micros().saturating_sub(began.as_micros()).max(0);
+    let call = EndedCall::new(arguments, began, took, caller_attempt);
+    if let Some((index, result)) = &result
+        && let Ok(Some(write)) = call.write_with(*index, result)
+    {
+        return vec![write];
+    }
+    let result = result.map(|(index, result)| NewWrite::new(index, RETURN, WriteValue::One(result)));
+    result.into_iter().chain(call.write().ok()).collect()
 }
 
-/// Returns the stored record of a call; `None` of a task that was not called, or by a version that stored none.
+/// Returns the ends of a call that are stored with its writes.
+fn ended_calls(pending: &PendingWrites) -> impl Iterator<Item = EndedCall<'_>> {
+    let is_call = |write: &&PendingWrite| &*write.channel == SpecialWrite::Call.channel();
+    pending.writes.iter().filter(is_call).filter_map(|write| EndedCall::of(&write.value))
+}
+
+/// Returns the stored record of a call; `None` of a task that was not called.
 pub(super) fn record_of(pending: &PendingWrites) -> Option<CallRecord> {
-    let Some(Value::List(stored)) = special_of(pending, SpecialWrite::Call) else { return None };
-    let part = |at: usize| stored.get(at).and_then(Value::as_int);
-    Some(CallRecord {
-        arguments: u32::try_from(part(0)?).ok()?,
-        began: Timestamp::from_micros(part(1)?),
-        caller_attempt: part(3).and_then(|attempt| u32::try_from(attempt).ok()).unwrap_or(0),
-    })
+    let stored = ended_calls(pending).max_by_key(|call| call.returned.is_some())?;
+    let EndedCall { arguments, began, caller_attempt, .. } = stored;
+    Some(CallRecord { arguments, began, caller_attempt })
+}
+
+/// Returns the stored result of a call.
+pub(super) fn returned(pending: &PendingWrites) -> Option<Payload> {
+    let alone = pending.writes.iter().find_map(|write| match &write.value {
+        WriteValue::One(payload) if &*write.channel == RETURN => Some(payload.clone()),
+        _ => None,
+    });
+    alone.or_else(|| ended_calls(pending).find_map(|call| call.returned.map(|data| Payload::new(data.to_vec()))))
+}
+
+/// Returns whether a call has stored its result.
+pub(super) fn has_returned(pending: &PendingWrites) -> bool {
+    pending.writes.iter().any(|write| &*write.channel == RETURN)
+        || ended_calls(pending).any(|call| call.returned.is_some())
 }
 
 #[cfg(test)]

@@ -314,7 +314,7 @@ fn a_call_stores_its_result_after_the_writes_of_the_attempt_that_failed() {
         let done = graph.invoke(&thread, Input::Continue).unwrap();
         assert_eq!(done.state().messages.len(), 1);
         let stored = written(&thread, at.point(), is_call);
-        let wanted = ["__call__ -11", "__error__ -1", "__return__ 2", "messages 0", "messages 1"];
+        let wanted = ["__call__ -11", "__call__ 2", "__error__ -1", "messages 0", "messages 1"];
         assert_eq!(stored, wanted, "{caches}");
         same_after_reload(&graph, &thread);
     }

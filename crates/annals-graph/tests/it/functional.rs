@@ -97,7 +97,7 @@ fn a_result_is_in_the_store_before_its_caller_goes_on() {
         let doubled = double.call(context, n)?;
         let point = seen.head()?.ok_or("no head")?;
         let writes = seen.store().backend().writes(point.point())?;
-        let stored = writes.iter().filter(|write| &*write.channel == "__return__").count();
+        let stored = writes.iter().filter(|write| &*write.channel == "__call__").count();
         Ok((doubled, stored as i64))
     })
     .compile()
