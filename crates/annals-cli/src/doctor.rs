@@ -128,7 +128,8 @@ fn file_facts(path: &Path, document: &mut Json, hints: &mut Vec<String>) {
         _ = file.take(HEAD_BYTES as u64).read_to_end(&mut head);
     }
     let is_database = head.len() == HEAD_BYTES && head.starts_with(b"SQLite format 3\0");
-    let format = is_database.then(|| u32::from_be_bytes([head[60], head[61], head[62], head[63]]));
+    // The byte before the last one has the bits of the groups of tables.
+    let format = is_database.then(|| u32::from_be_bytes([head[60], head[61], 0, head[63]]));
     let page = is_database.then(|| match u16::from_be_bytes([head[16], head[17]]) {
         1 => 65_536,
         bytes => u32::from(bytes),

@@ -20,7 +20,7 @@ pub(crate) fn identify(path: &Path, application: i64, user_version: i64) -> Resu
         return Err(other_application(path, application, user_version));
     }
     if format > sql::FORMAT {
-        return Err(StoreError::NewerFormat { path: path.into(), found: user_version, supported: sql::FORMAT });
+        return Err(StoreError::NewerFormat { path: path.into(), found: format, supported: sql::FORMAT });
     }
     if format < 1 { Err(not_a_store(path, &format!("its format is {format}"))) } else { Ok(()) }
 }

@@ -82,7 +82,7 @@ fn a_file_of_entries_alone_is_known_by_them() {
 
 #[test]
 fn the_number_of_the_format_counts_where_the_schema_is_of_none() {
-    for (format, expected) in [(2, None), (0x0102_0304, None), (1, Some(2)), (0, Some(2))] {
+    for (format, expected) in [(2, None), (0x0102_0004, None), (1, Some(2)), (0, Some(2))] {
         let (_folder, path, _) = closed(2);
         raw(&path).execute_batch(&format!("DROP VIEW v_messages; PRAGMA user_version = {format}")).unwrap();
         match (recovered(&path), expected) {
