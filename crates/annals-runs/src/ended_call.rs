@@ -21,6 +21,7 @@ const SHARED_BYTES: usize = 1_024;
 ///
 /// # Example
 /// ```
+/// use annals::base::{Encoded, Timestamp};
 /// use annals_runs::EndedCall;
 /// use annals_runs::prelude::*;
 ///

@@ -100,7 +100,7 @@ fn write(
 }
 
 /// A statement with its parameters but the first two.
-type Statements = Vec<(&'static str, Vec<Param>)>;
+type PruneStatements = Vec<(&'static str, Vec<Param>)>;
 
 /// What a pruning takes away.
 #[derive(Default)]
@@ -124,7 +124,7 @@ struct Reduced {
 }
 
 /// Plans the pruning of places, and reduces what was pruned before on their branches.
-fn reductions(of: &PrunedThread, due: &BTreeSet<Spot>) -> Result<(Statements, Pruned), StoreError> {
+fn reductions(of: &PrunedThread, due: &BTreeSet<Spot>) -> Result<(PruneStatements, Pruned), StoreError> {
     let branches: BTreeSet<i64> = due.iter().map(|(branch, _)| *branch).collect();
     let mut all = Reductions::default();
     for branch in branches {
@@ -242,7 +242,7 @@ impl Reductions {
         Ok(())
     }
 
-    fn statements(self) -> Statements {
+    fn statements(self) -> PruneStatements {
         let spots = |of: &mut dyn Iterator<Item = Spot>| -> [Param; 2] {
             let (branches, ordinals): (Vec<_>, Vec<_>) =
                 of.map(|(branch, ordinal)| (Some(branch), Some(ordinal))).unzip();
@@ -284,7 +284,7 @@ impl Reductions {
 }
 
 /// Plans the removal of namespaces as a whole.
-fn removals(of: &PrunedThread, gone: &BTreeSet<&Namespace>) -> Result<(Statements, Pruned), StoreError> {
+fn removals(of: &PrunedThread, gone: &BTreeSet<&Namespace>) -> Result<(PruneStatements, Pruned), StoreError> {
     let numbers: BTreeSet<i64> = gone.iter().filter_map(|path| Some(of.namespaces.get(*path)?.number)).collect();
     let (mut report, mut branches) = (Pruned::default(), BTreeSet::new());
     for point in of.points.values().filter(|point| numbers.contains(&point.of.namespace)) {

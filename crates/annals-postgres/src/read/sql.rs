@@ -40,7 +40,7 @@ pub(crate) const BETWEEN_IDS: &str = concat!(
     record_columns!(),
     " FROM thread t JOIN namespace n ON n.thread = t.number \
      JOIN checkpoint c ON c.thread = n.thread AND c.namespace = n.number \
-     WHERE t.id = $1 AND c.id BETWEEN $2 AND $3 ORDER BY c.id LIMIT $4"
+     WHERE t.id = $1 AND c.id BETWEEN $2 AND $3 ORDER BY c.id, c.seq LIMIT $4"
 );
 
 /// The checkpoints of a lineage at ordinals.
