@@ -36,8 +36,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let conn = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     let visible = |query: &str| conn.query_row(query, [], |row| row.get::<_, Option<String>>(0));
     println!("a thread, as SQLite shows it: {:?}", visible("SELECT thread FROM v_threads")?);
-    let stored = visible("SELECT hex(inline) FROM v_channel_versions WHERE channel = 'mood' AND inline IS NOT NULL")?;
-    println!("its mood, as SQLite shows it: {stored:?}");
+    let stored = "SELECT hex(data) FROM payload JOIN v_channel_versions v ON v.payload = id WHERE channel = 'mood'";
+    println!("its mood, as SQLite shows it: {:?}", visible(stored)?);
     drop(conn);
 
     // A new key seals the key of the data again: one row is written, whatever the size of the file.
