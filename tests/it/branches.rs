@@ -400,6 +400,30 @@ fn an_update_of_a_head_that_stays_is_stored_although_a_branch_has_a_greater_id()
     });
 }
 
+/// In memory and in a file numbers are dense; those of a server come from its clock.
+#[test]
+fn refused_batches_take_no_number() {
+    on_both(|store| {
+        let (thread, other) = (store.thread("t").unwrap(), store.thread("other").unwrap());
+        let (head, of_other) = (add(&thread, 1).id(), add(&other, 1).id());
+        let last = add(&thread, 2);
+        let batch = |of: &Thread, head: CheckpointId| {
+            let id = store.mint_checkpoint(1, Some(&last.id()));
+            let mut batch = Batch::new(of.id().clone(), of.namespace().clone(), Some(head));
+            let parent = Some(Parent::Local(head));
+            batch.checkpoints.push(NewCheckpoint::new(id, parent, 1, Source::Update, store.now()));
+            batch
+        };
+        let stale = batch(&thread, head);
+        assert!(matches!(store.commit(&stale), Err(StoreError::Conflict { .. })));
+        let mut chain = batch(&other, of_other);
+        chain.then.push(stale);
+        assert!(matches!(store.commit(&chain), Err(StoreError::Conflict { .. })), "all of a chain are stored, or none");
+        let next = [add(&other, 2), add(&thread, 3)].map(|snapshot| snapshot.record().seq);
+        assert_eq!(next, [1, 2].map(|n| last.record().seq + n));
+    });
+}
+
 #[test]
 fn a_batch_that_is_stored_aside_keeps_its_writes_and_its_operation() {
     on_both(|store| {

@@ -16,16 +16,16 @@ pub enum AgentEvent {
     ToolCall {
         /// The call.
         part: ToolCallPart,
-        /// Whether the call is an output of the run.
+        /// True if the call is an output of the run.
         is_output: bool,
-        /// Whether the arguments fit the tool.
+        /// True if the arguments fit the tool.
         args_valid: bool,
     },
     /// A call of a tool has ended.
     ToolResult {
         /// The result for the model.
         part: ToolReturnPart,
-        /// Whether the call is an output of the run.
+        /// True if the call is an output of the run.
         is_output: bool,
     },
 }

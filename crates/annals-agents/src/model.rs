@@ -142,7 +142,7 @@ pub struct ModelSettings {
     pub seed: Option<i64>,
     /// Texts at which the model stops.
     pub stop_sequences: Option<Vec<String>>,
-    /// Whether the model may call several tools in one response.
+    /// True if the model may call several tools in one response.
     pub parallel_tool_calls: Option<bool>,
     /// Members for the provider alone.
     pub extra: Map,
@@ -207,7 +207,7 @@ pub struct ModelCall {
     pub output_tools: Vec<ToolDefinition>,
     /// The form of a typed output that is text.
     pub output: OutputRequest,
-    /// Whether text may be the output.
+    /// True if text may be the output.
     pub allows_text: bool,
     /// The settings.
     pub settings: ModelSettings,

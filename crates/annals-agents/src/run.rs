@@ -45,9 +45,9 @@ pub struct AgentRun<'a, O = String> {
 
 /// The way in which a run goes on.
 pub(crate) enum Resumption {
-    /// Where it stopped.
+    /// The run goes on at the point at which it stopped.
     Continue,
-    /// With the results of calls.
+    /// The run goes on with the results of calls.
     Results(DeferredResults),
     /// With the resume value of an interrupt.
     Value(Value),

@@ -129,7 +129,7 @@ pub(crate) struct ToolInput {
     /// The number of retries before this call.
     pub(crate) retry: i64,
     pub(crate) max_retries: i64,
-    /// Whether a person has approved the call.
+    /// True if a person has approved the call.
     pub(crate) approved: bool,
 }
 

@@ -102,8 +102,8 @@ impl ToolNode {
     /// Runs the calls of the last message and returns the messages with their results, in the order of the calls.
     ///
     /// # Errors
-    /// [`AgentError`] if there is no message, the tools do not fit together, or a tool fails; the interrupt of a call
-    /// that waits, which the node passes on with `?`.
+    /// [`AgentError`] if the list of messages is empty, if tools contradict each other, or if a tool fails. A call that
+    /// waits returns its interrupt, which the node passes on with `?`.
     pub async fn run(&self, messages: &Messages, context: &Context) -> NodeResult<Vec<Message>> {
         if let Some(problem) = self.core.problem() {
             return Err(AgentError::input(problem).into());

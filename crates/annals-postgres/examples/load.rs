@@ -1,5 +1,5 @@
-//! What turns cost on a server: bytes of rows and indexes for each turn of a conversation, and commits a second of many
-//! callers.
+//! Prints the cost of turns on a server: the bytes of rows and indexes for each turn of a conversation, and the commits
+//! a second of many callers.
 //!
 //! Run it with `cargo run --release -p annals-postgres --example load -- postgres://app@localhost/scratch`, on an empty
 //! schema.

@@ -76,7 +76,7 @@ impl PostgresBackend {
         let (end, ended) = std::sync::mpsc::sync_channel(1);
         client.spawn(async move {
             writer.run(waiting).await;
-            // An error says that nobody waits for the end.
+            // The error of a receiver that is gone is dropped: the backend no longer waits for the end.
             _ = end.send(());
         });
         Ok(Self {

@@ -78,7 +78,46 @@ macro_rules! children {
     };
 }
 
-pub(crate) use {change_columns, children, item_columns, lease_columns, lineage, record_columns, wanted};
+/// The writes of tasks of the checkpoints in `wanted`.
+macro_rules! task_writes {
+    () => {
+        " SELECT w.n, x.change, x.task, x.position, x.channel, x.mark, x.value \
+         FROM wanted w JOIN task_write x ON x.thread = w.thread AND x.branch = w.branch AND x.ordinal = w.ordinal"
+    };
+}
+
+/// The writes that the children of the checkpoints in `wanted` consumed.
+macro_rules! consumed {
+    () => {
+        concat!(
+            children!(),
+            " SELECT h.n, c.seq, c.branch, c.ordinal, c.consumed, ",
+            change_columns!(),
+            " FROM child h JOIN checkpoint c ON c.thread = h.thread AND c.branch = h.branch AND c.ordinal = h.ordinal \
+             WHERE c.consumed IS NOT NULL ORDER BY h.n, c.seq"
+        )
+    };
+}
+
+/// The items that stand for parts of what the children of the checkpoints in `wanted` consumed.
+macro_rules! consumed_items {
+    () => {
+        concat!(
+            children!(),
+            " SELECT h.n, i.branch, i.ordinal, i.channel, i.position, ",
+            item_columns!(),
+            " FROM child h JOIN checkpoint c ON c.thread = h.thread AND c.branch = h.branch AND c.ordinal = h.ordinal \
+             JOIN item i ON i.thread = c.thread AND i.branch = c.branch AND i.channel = ANY (c.channels) \
+             AND i.position = ANY (c.consumed_items) AND i.ordinal = c.ordinal \
+             WHERE c.consumed IS NOT NULL"
+        )
+    };
+}
+
+pub(crate) use {
+    change_columns, children, consumed, consumed_items, item_columns, lease_columns, lineage, record_columns,
+    task_writes, wanted,
+};
 
 /// The version and the server of the schema, if there is one.
 pub(crate) const SCHEMA_IS_THERE: &str = "SELECT to_regclass('annals_schema') IS NOT NULL";
@@ -108,34 +147,13 @@ pub(crate) const CHANGES_AT: &str = concat!(
 );
 
 /// The writes of tasks of the checkpoints that are asked for, but for those that their children brought.
-pub(crate) const TASK_WRITES_AT: &str = concat!(
-    wanted!(),
-    " SELECT w.n, x.change, x.task, x.position, x.channel, x.mark, x.value \
-     FROM wanted w JOIN task_write x ON x.thread = w.thread AND x.branch = w.branch AND x.ordinal = w.ordinal \
-     ORDER BY w.n"
-);
+pub(crate) const TASK_WRITES_AT: &str = concat!(wanted!(), task_writes!(), " ORDER BY w.n");
 
-/// What the children of the checkpoints that are asked for brought.
-pub(crate) const CONSUMED_AT: &str = concat!(
-    wanted!(),
-    children!(),
-    " SELECT h.n, c.seq, c.branch, c.ordinal, c.consumed, ",
-    change_columns!(),
-    " FROM child h JOIN checkpoint c ON c.thread = h.thread AND c.branch = h.branch AND c.ordinal = h.ordinal \
-     WHERE c.consumed IS NOT NULL ORDER BY h.n, c.seq"
-);
+/// The writes that the children of the checkpoints that are asked for consumed.
+pub(crate) const CONSUMED_AT: &str = concat!(wanted!(), consumed!());
 
-/// The items that stand for parts of what the children brought.
-pub(crate) const CONSUMED_ITEMS_AT: &str = concat!(
-    wanted!(),
-    children!(),
-    " SELECT h.n, i.branch, i.ordinal, i.channel, i.position, ",
-    item_columns!(),
-    " FROM child h JOIN checkpoint c ON c.thread = h.thread AND c.branch = h.branch AND c.ordinal = h.ordinal \
-     JOIN item i ON i.thread = c.thread AND i.branch = c.branch AND i.channel = ANY (c.channels) \
-     AND i.position = ANY (c.consumed_items) AND i.ordinal = c.ordinal \
-     WHERE c.consumed IS NOT NULL"
-);
+/// The items that stand for parts of these writes.
+pub(crate) const CONSUMED_ITEMS_AT: &str = concat!(wanted!(), consumed_items!());
 
 /// The contents of channels where they were written last.
 pub(crate) const CONTENTS_AT: &str = "SELECT p.n, c.kinds[k.at], c.contents[k.at] \

@@ -1,6 +1,8 @@
 //! The statements of a claim in one transaction. Those about claimed runs have the owners and the present time first.
 
-use crate::sql::{change_columns, children, item_columns, lease_columns, record_columns};
+use crate::sql::{
+    change_columns, children, consumed, consumed_items, item_columns, lease_columns, record_columns, task_writes,
+};
 
 /// The first timestamp at which a task of a head wakes.
 pub(crate) const FIRST_TIMER: &str = "SELECT x.wake_at FROM timer x \
@@ -64,28 +66,8 @@ pub(crate) const RECORDS: &str = concat!(
      JOIN thread t ON t.number = c.thread JOIN namespace n ON n.thread = c.thread AND n.number = c.namespace"
 );
 
-pub(crate) const TASK_WRITES: &str = concat!(
-    owned!(),
-    " SELECT w.n, x.change, x.task, x.position, x.channel, x.mark, x.value \
-     FROM wanted w JOIN task_write x ON x.thread = w.thread AND x.branch = w.branch AND x.ordinal = w.ordinal"
-);
+pub(crate) const TASK_WRITES: &str = concat!(owned!(), task_writes!());
 
-pub(crate) const CONSUMED: &str = concat!(
-    owned!(),
-    children!(),
-    " SELECT h.n, c.seq, c.branch, c.ordinal, c.consumed, ",
-    change_columns!(),
-    " FROM child h JOIN checkpoint c ON c.thread = h.thread AND c.branch = h.branch AND c.ordinal = h.ordinal \
-     WHERE c.consumed IS NOT NULL ORDER BY h.n, c.seq"
-);
+pub(crate) const CONSUMED: &str = concat!(owned!(), consumed!());
 
-pub(crate) const CONSUMED_ITEMS: &str = concat!(
-    owned!(),
-    children!(),
-    " SELECT h.n, i.branch, i.ordinal, i.channel, i.position, ",
-    item_columns!(),
-    " FROM child h JOIN checkpoint c ON c.thread = h.thread AND c.branch = h.branch AND c.ordinal = h.ordinal \
-     JOIN item i ON i.thread = c.thread AND i.branch = c.branch AND i.channel = ANY (c.channels) \
-     AND i.position = ANY (c.consumed_items) AND i.ordinal = c.ordinal \
-     WHERE c.consumed IS NOT NULL"
-);
+pub(crate) const CONSUMED_ITEMS: &str = concat!(owned!(), consumed_items!());

@@ -69,20 +69,27 @@ pub(crate) const DELETE_TASK_WRITES: &str = "DELETE FROM task_write w \
 pub(crate) const DELETE_TIMERS: &str = "DELETE FROM timer x USING unnest($3::bytea[]) AS y (checkpoint), thread t \
      WHERE t.number = $2 AND t.token = $1 AND x.thread = $2 AND x.checkpoint = y.checkpoint";
 
-/// What goes with namespaces: the numbers of namespaces, then of their branches.
+/// Deletes the rows of a table on branches.
+macro_rules! of_branches {
+    ($table:literal) => {
+        concat!(
+            "DELETE FROM ",
+            $table,
+            " x USING thread t WHERE t.number = $2 AND t.token = $1 AND x.thread = $2 \
+             AND x.branch = ANY ($4::bigint[]) AND $3::bigint[] IS NOT NULL"
+        )
+    };
+}
+
+/// The deletions of the rows of namespaces, given the numbers of the namespaces, then of their branches.
 pub(crate) const DELETIONS: [&str; 7] = [
     "DELETE FROM timer x USING thread t WHERE t.number = $2 AND t.token = $1 AND x.thread = $2 \
      AND x.namespace = ANY ($3::bigint[]) AND $4::bigint[] IS NOT NULL",
-    "DELETE FROM task_write x USING thread t WHERE t.number = $2 AND t.token = $1 AND x.thread = $2 \
-     AND x.branch = ANY ($4::bigint[]) AND $3::bigint[] IS NOT NULL",
-    "DELETE FROM range_delete x USING thread t WHERE t.number = $2 AND t.token = $1 AND x.thread = $2 \
-     AND x.branch = ANY ($4::bigint[]) AND $3::bigint[] IS NOT NULL",
-    "DELETE FROM item x USING thread t WHERE t.number = $2 AND t.token = $1 AND x.thread = $2 \
-     AND x.branch = ANY ($4::bigint[]) AND $3::bigint[] IS NOT NULL",
-    "DELETE FROM checkpoint x USING thread t WHERE t.number = $2 AND t.token = $1 AND x.thread = $2 \
-     AND x.branch = ANY ($4::bigint[]) AND $3::bigint[] IS NOT NULL",
-    "DELETE FROM branch x USING thread t WHERE t.number = $2 AND t.token = $1 AND x.thread = $2 \
-     AND x.branch = ANY ($4::bigint[]) AND $3::bigint[] IS NOT NULL",
+    of_branches!("task_write"),
+    of_branches!("range_delete"),
+    of_branches!("item"),
+    of_branches!("checkpoint"),
+    of_branches!("branch"),
     "DELETE FROM namespace x USING thread t WHERE t.number = $2 AND t.token = $1 AND x.thread = $2 \
      AND x.number = ANY ($3::bigint[]) AND $4::bigint[] IS NOT NULL",
 ];
