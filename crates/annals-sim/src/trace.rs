@@ -346,11 +346,11 @@ mod tests {
         assert!(failures.is_empty(), "{failures:?}");
         let mut known: Vec<u64> = Vec::new();
         let mut number = |ino: &mut u64| {
-            let place = known.iter().position(|other| other == ino);
-            *ino = place.unwrap_or(known.len()) as u64;
-            if place.is_none() {
+            let place = known.iter().position(|other| other == ino).unwrap_or_else(|| {
                 known.push(*ino);
-            }
+                known.len() - 1
+            });
+            *ino = place as u64;
         };
         let mut ops = log.take();
         for op in &mut ops {
