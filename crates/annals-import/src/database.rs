@@ -28,8 +28,8 @@ use crate::limits::{
     DATABASE_WAIT_MS, RECORD_BYTES_MAX,
 };
 use crate::model::SourceKind;
-use crate::opencode;
 use crate::output::ReadOutput;
+use crate::sources::opencode;
 
 /// The first bytes of a database.
 pub(crate) const MAGIC: &[u8] = b"SQLite format 3\0";

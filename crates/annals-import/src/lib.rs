@@ -64,26 +64,20 @@
 //! ```
 
 mod arena;
-mod chat;
-mod chatgpt;
-mod claude;
-mod codex;
 mod database;
 mod document;
 mod draft;
 mod error;
-mod goose;
 mod json;
 mod limits;
 mod lines;
 mod model;
-mod opencode;
 mod output;
+mod sources;
 #[cfg(feature = "store")]
 mod store;
 mod turns_json;
 mod walk;
-mod zed;
 mod zstd;
 
 pub use database::SourceDatabase;

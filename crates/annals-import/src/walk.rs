@@ -9,15 +9,16 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
-use crate::chat::{self, ChatLayout};
-use crate::claude::{self, ClaudeFiles};
-use crate::codex::{self, CodexFiles, CodexLayout, RolloutFile};
 use crate::database::{self, SourceDatabase};
 use crate::error::{ImportError, SourceFault};
 use crate::lines::FirstLines;
 use crate::model::SourceKind;
 use crate::output::{ReadOutput, SessionSink};
-use crate::{document, goose, lines, opencode, zed};
+use crate::sources::chat::{self, ChatLayout};
+use crate::sources::claude::{self, ClaudeFiles};
+use crate::sources::codex::{self, CodexFiles, CodexLayout, RolloutFile};
+use crate::sources::{goose, opencode, zed};
+use crate::{document, lines};
 
 /// A file of a source.
 #[derive(Clone, Debug)]

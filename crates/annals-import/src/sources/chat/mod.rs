@@ -1,12 +1,14 @@
 //! Chats of other programs: messages with roles, alone or in conversations. The export of ChatGPT is read by `chatgpt`.
 
+mod chatgpt;
+
 use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
 
 use serde_json::{Value as Json, json};
 
 use crate::arena::{DraftArena, fnv, pick};
-use crate::chatgpt;
+
 use crate::document;
 use crate::draft::{DraftKind, MessageDraft};
 use crate::error::{ImportError, SourceFault};

@@ -9,8 +9,8 @@ use crate::draft::{DraftKind, MessageDraft, TokenCounts};
 use crate::error::{ImportError, SourceFault};
 use crate::json;
 use crate::model::{ParentLink, SourceKind, SourceSession};
-use crate::opencode::order;
 use crate::output::ReadOutput;
+use crate::sources::opencode::order;
 use crate::walk::SourceFile;
 use crate::zstd;
 

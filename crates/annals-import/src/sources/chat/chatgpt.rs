@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use serde_json::{Map as JsonMap, Value as Json, json};
 
+use super::kind_of_role;
 use crate::arena::{self, DraftArena, pick};
-use crate::chat::kind_of_role;
 use crate::draft::{DraftKind, MessageDraft};
 use crate::error::ImportError;
 use crate::json;
