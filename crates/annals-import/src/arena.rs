@@ -39,32 +39,29 @@ impl DraftArena {
         line.insert(caller + 1 + results.count(), number);
     }
 
-    /// Returns a line in which no result stands before the message that called: it is moved behind that one, before the
-    /// results that follow it.
+    /// Returns a line in which each result stands after the message that called and the results before it, wherever
+    /// the source has it.
     pub(crate) fn settled(&self, line: &[usize]) -> Vec<usize> {
-        let mut callers: HashMap<&str, usize> = HashMap::new();
-        for (at, number) in line.iter().enumerate() {
-            for call in self.drafts[*number].call_ids() {
-                callers.entry(call).or_insert(at);
-            }
-        }
-        let mut early: HashMap<usize, Vec<usize>> = HashMap::new();
-        for (at, number) in line.iter().enumerate() {
+        let called = line.iter().flat_map(|number| self.drafts[*number].call_ids());
+        let called: HashSet<&str> = called.collect();
+        let mut groups: Vec<Vec<usize>> = Vec::with_capacity(line.len());
+        let (mut callers, mut early): (HashMap<&str, usize>, HashMap<&str, Vec<usize>>) = Default::default();
+        for number in line {
             let draft = &self.drafts[*number];
-            let caller = callers.get(draft.answers.as_str()).filter(|_| draft.kind == DraftKind::Tool);
-            if let Some(caller) = caller.filter(|caller| **caller > at) {
-                early.entry(*caller).or_default().push(*number);
+            let answers = draft.answers.as_str();
+            match (draft.kind, callers.get(answers)) {
+                (DraftKind::Tool, Some(caller)) => groups[*caller].push(*number),
+                (DraftKind::Tool, None) if called.contains(answers) => {
+                    early.entry(answers).or_default().push(*number);
+                }
+                _ => groups.push(vec![*number]),
+            }
+            for call in draft.call_ids() {
+                callers.insert(call, groups.len() - 1);
+                groups.last_mut().into_iter().for_each(|group| group.extend(early.remove(call).unwrap_or_default()));
             }
         }
-        if early.is_empty() {
-            return line.to_vec();
-        }
-        let moved: HashSet<usize> = early.values().flatten().copied().collect();
-        let mut settled = Vec::with_capacity(line.len());
-        for (at, number) in line.iter().enumerate() {
-            settled.extend(Some(*number).filter(|number| !moved.contains(number)));
-            settled.extend(early.remove(&at).into_iter().flatten());
-        }
+        let settled: Vec<usize> = groups.into_iter().flatten().collect();
         debug_assert_eq!(settled.len(), line.len(), "no message is lost or doubled");
         settled
     }

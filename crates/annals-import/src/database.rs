@@ -27,9 +27,7 @@ use crate::limits::{
     DATABASE_BYTES_FREE, DATABASE_COPIES_MAX, DATABASE_RATIO_MAX, DATABASE_STEPS_BETWEEN, DATABASE_STEPS_MAX,
     DATABASE_WAIT_MS, RECORD_BYTES_MAX,
 };
-use crate::model::SourceKind;
 use crate::output::ReadOutput;
-use crate::sources::opencode;
 
 /// The first bytes of a database.
 pub(crate) const MAGIC: &[u8] = b"SQLite format 3\0";
@@ -202,6 +200,11 @@ impl SourceDatabase {
         }
         let statement = self.connection.prepare(&format!("SELECT * FROM {table} LIMIT 0"));
         statement.map_or(Vec::new(), |statement| statement.column_names().into_iter().map(str::to_owned).collect())
+    }
+
+    /// Returns whether a table has a column.
+    pub(crate) fn has_column(&self, table: &str, column: &str) -> bool {
+        self.columns(table).iter().any(|name| name == column)
     }
 
     /// Reads within one snapshot of the database. Returns nothing if the file was opened without locks and has changed
@@ -406,22 +409,9 @@ impl From<ImportError> for RowsError {
     }
 }
 
-/// Returns the program whose database this is, by its tables.
-pub(crate) fn recognise(database: &SourceDatabase) -> Option<SourceKind> {
-    let has = |table: &str, column: &str| database.columns(table).iter().any(|name| name == column);
-    if has("sessions", "id") && has("messages", "content_json") && has("schema_version", "version") {
-        return Some(SourceKind::Goose);
-    }
-    let is_first = has("session", "id") && has("message", "data") && has("part", "data");
-    if is_first || opencode::second::is_in(database) {
-        return Some(SourceKind::Opencode);
-    }
-    (has("threads", "data") && has("threads", "data_type")).then_some(SourceKind::Zed)
-}
-
 /// Returns whether a name of a table is one that this crate writes into queries.
 fn is_own_name(table: &str) -> bool {
-    table.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+    table.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 fn beside(path: &Path, ending: &str) -> PathBuf {

@@ -253,6 +253,24 @@ impl MessageDraft {
     }
 }
 
+/// Gives the messages of one record their ids and reports the parts of which a text was lost: the first has the id of
+/// the record, and the others that id with their ordinal.
+pub(crate) fn number(
+    drafts: &mut [MessageDraft],
+    id: Option<&str>,
+    derived: &str,
+    out: &mut ReadOutput<'_>,
+    place: &str,
+) -> Result<(), ImportError> {
+    for (ordinal, draft) in drafts.iter_mut().enumerate() {
+        let numbered = |id: &str| if ordinal == 0 { id.to_owned() } else { format!("{id}#{}", ordinal + 1) };
+        draft.id = id.filter(|id| !id.is_empty()).map(numbered);
+        draft.derived = numbered(derived);
+        draft.report_lost(out, place)?;
+    }
+    Ok(())
+}
+
 /// Returns a block of an address, or of the bytes that the address holds.
 fn located(kind: &str, url: &str, mime: Option<&str>) -> Json {
     let inline = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));

@@ -85,7 +85,7 @@ impl From<io::Error> for SourceFault {
 #[non_exhaustive]
 pub enum ImportError {
     /// The name is not one of [`SourceKind`](crate::SourceKind).
-    #[error("source {name:?} is not known; the sources are codex, claude-code, goose, opencode, zed and chat")]
+    #[error("source {name:?} is not known; the sources are {}", crate::sources::names())]
     UnknownSource {
         /// The name, cut to 64 characters.
         name: String,

@@ -64,6 +64,8 @@
 //! ```
 
 mod arena;
+mod blocks;
+mod chain;
 mod database;
 mod document;
 mod draft;
@@ -73,6 +75,8 @@ mod limits;
 mod lines;
 mod model;
 mod output;
+mod parts;
+mod probe;
 mod sources;
 #[cfg(feature = "store")]
 mod store;
@@ -82,10 +86,9 @@ mod zstd;
 
 pub use database::SourceDatabase;
 pub use error::{ImportError, SourceLimit};
-pub use model::{
-    ParentLink, SessionBranch, SessionMessage, SourceKind, SourceSession, UnknownCounts, UnknownRecord, turns,
-};
+pub use model::{ParentLink, SessionBranch, SessionMessage, SourceSession, UnknownCounts, UnknownRecord, turns};
 pub use output::SessionSink;
+pub use sources::SourceKind;
 #[cfg(feature = "store")]
 pub use store::{FACTS, FileWithoutThread, ImportSummary, Importer, export_turns, thread_id};
 pub use turns_json::{SessionDocument, TurnsCollector};

@@ -6,6 +6,9 @@ pub(crate) const PROBED_LINES_MAX: usize = 50;
 /// Bytes in which the kind of a file is looked for.
 pub(crate) const PROBED_BYTES_MAX: usize = RECORD_BYTES_MAX;
 
+/// Bytes of a text that is not JSON in which the kind of a file is looked for.
+pub(crate) const PROBED_TEXT_BYTES_MAX: u64 = 4_096;
+
 /// Bytes of a line, of a document, of an item of an array, and of a value of a database. A value of the store is not
 /// longer.
 pub(crate) const RECORD_BYTES_MAX: usize = 64 << 20;

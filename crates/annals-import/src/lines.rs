@@ -165,12 +165,14 @@ pub(crate) struct FirstLines {
     pub(crate) json: Vec<Json>,
     /// The fault of the first line that cannot be read, if no line before it holds JSON.
     pub(crate) fault: Option<SourceFault>,
+    /// True if they are all lines of the file.
+    pub(crate) is_whole: bool,
 }
 
 /// Returns the first lines of a file.
 pub(crate) fn first_lines(path: &Path) -> FirstLines {
     let mut lines = JsonLines::open(path);
-    let mut first = FirstLines { json: Vec::new(), fault: None };
+    let mut first = FirstLines { json: Vec::new(), fault: None, is_whole: false };
     let (mut seen, mut bytes) = (0, 0);
     while let Some((_, line)) = lines.next_line() {
         (seen, bytes) = (seen + 1, bytes + lines.buffer.len());
@@ -180,8 +182,9 @@ pub(crate) fn first_lines(path: &Path) -> FirstLines {
             _ => {}
         }
         if seen == PROBED_LINES_MAX || bytes > PROBED_BYTES_MAX {
-            break;
+            return first;
         }
     }
+    first.is_whole = seen == first.json.len();
     first
 }

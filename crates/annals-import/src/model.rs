@@ -3,66 +3,13 @@
 //! Invariant: the messages of one line have different ids. *Absent:* files, and the store.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use annals_base::Timestamp;
 use annals_messages::{Message, Usage, first_words};
 
-use crate::error::{ImportError, SourceLimit};
-
-/// A program whose histories can be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum SourceKind {
-    /// Rollouts of Codex: `sessions/YYYY/MM/DD/rollout-*.jsonl`.
-    Codex,
-    /// Transcripts of Claude Code: `projects/*/*.jsonl`.
-    ClaudeCode,
-    /// `sessions.db` of goose, and the JSON lines before it.
-    Goose,
-    /// `opencode.db` of opencode, and the folder `storage` before it.
-    Opencode,
-    /// `threads.db` of Zed.
-    Zed,
-    /// Chats of other programs: the export of ChatGPT, role and content lines, ShareGPT.
-    Chat,
-}
-
-impl SourceKind {
-    /// All of them, in the order in which they are tried.
-    pub const ALL: [Self; 6] = [Self::Codex, Self::ClaudeCode, Self::Goose, Self::Opencode, Self::Zed, Self::Chat];
-
-    /// Returns the name: `codex`, `claude-code`, `goose`, `opencode`, `zed` or `chat`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Codex => "codex",
-            Self::ClaudeCode => "claude-code",
-            Self::Goose => "goose",
-            Self::Opencode => "opencode",
-            Self::Zed => "zed",
-            Self::Chat => "chat",
-        }
-    }
-}
-
-/// Shows the name.
-impl fmt::Display for SourceKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// Reads a name.
-impl FromStr for SourceKind {
-    type Err = ImportError;
-
-    fn from_str(text: &str) -> Result<Self, ImportError> {
-        let found = Self::ALL.into_iter().find(|kind| kind.name() == text);
-        found.ok_or_else(|| ImportError::UnknownSource { name: text.chars().take(64).collect() })
-    }
-}
+use crate::error::SourceLimit;
+use crate::sources::SourceKind;
 
 /// A session of another program: its lines of messages, and the facts about it.
 #[derive(Clone, Debug)]

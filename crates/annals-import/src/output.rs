@@ -2,7 +2,8 @@
 
 use crate::error::{ImportError, SourceFault};
 use crate::json;
-use crate::model::{SourceKind, SourceSession, UnknownRecord};
+use crate::model::{SourceSession, UnknownRecord};
+use crate::sources::SourceKind;
 
 /// The receiver of sessions and unknown records. Parents come before their forks and before the sessions that they
 /// started.

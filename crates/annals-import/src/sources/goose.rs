@@ -2,6 +2,8 @@
 //!
 //! Columns are looked up by name, as builds use the numbers of versions differently.
 
+use std::rc::Rc;
+
 use annals_messages::Usage;
 use serde_json::{Value as Json, json};
 
@@ -11,12 +13,41 @@ use crate::draft::{DraftKind, MessageDraft};
 use crate::error::ImportError;
 use crate::json;
 use crate::lines::JsonLines;
-use crate::model::{SourceKind, SourceSession};
+use crate::model::SourceSession;
 use crate::output::ReadOutput;
-use crate::walk::{SourceFile, has};
+use crate::probe::{FileProbe, SourceFile, has};
+use crate::sources::{HistorySource, SourceKind};
+
+/// The databases and files of an import.
+#[derive(Default)]
+pub(crate) struct GooseFiles {
+    databases: Vec<(SourceFile, Rc<SourceDatabase>)>,
+    files: Vec<SourceFile>,
+}
+
+impl HistorySource for GooseFiles {
+    fn recognise(&mut self, file: &FileProbe) -> bool {
+        if let Some(database) = file.database() {
+            let has = |table: &str, column: &str| database.has_column(table, column);
+            let is_own = has("sessions", "id") && has("messages", "content_json") && has("schema_version", "version");
+            self.databases.extend(is_own.then(|| (file.file.clone(), Rc::clone(database))));
+            return is_own;
+        }
+        let is_own = is_session(file.lines());
+        self.files.extend(is_own.then(|| file.file.clone()));
+        is_own
+    }
+
+    fn read(self: Box<Self>, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
+        for (file, database) in &self.databases {
+            out.file(&file.name, |out| read_database(database, file, out))?;
+        }
+        self.files.iter().try_for_each(|file| out.file(&file.name, |out| read_lines(file, out)))
+    }
+}
 
 /// Returns whether lines are those of a session: a head without a role, or messages with a time and a list of contents.
-pub(crate) fn recognise(lines: &[Json]) -> bool {
+fn is_session(lines: &[Json]) -> bool {
     let is_message =
         |line: &Json| line["role"].is_string() && line["created"].is_number() && line["content"].is_array();
     let is_head = |line: &Json| {
@@ -38,11 +69,7 @@ fn totals(of: &Json) -> Option<Usage> {
         .then(|| Usage::new(json::count(of, "accumulated_input_tokens"), json::count(of, "accumulated_output_tokens")))
 }
 
-pub(crate) fn read_database(
-    database: &SourceDatabase,
-    file: &SourceFile,
-    out: &mut ReadOutput<'_>,
-) -> Result<(), ImportError> {
+fn read_database(database: &SourceDatabase, file: &SourceFile, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
     let sessions = database.row_numbers("SELECT rowid FROM sessions ORDER BY rowid", []);
     for number in database.settle(sessions, &file.name, out)?.unwrap_or_default() {
         if database.is_exhausted() {
@@ -94,7 +121,7 @@ fn read_session(
     Ok(Some(rows.into_session(id, title, created_at, folder, usage)))
 }
 
-pub(crate) fn read_lines(file: &SourceFile, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
+fn read_lines(file: &SourceFile, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
     let id = file.stem().to_owned();
     let mut rows = GooseRows::new(None);
     let (mut title, mut usage, mut created_at, mut folder) = (None, None, None, None);

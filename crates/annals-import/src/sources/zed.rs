@@ -1,27 +1,46 @@
 //! Zed: `threads.db`, with one document a row, compressed or not.
 
+use std::rc::Rc;
+
 use annals_base::Timestamp;
 use serde_json::{Map as JsonMap, Value as Json, json};
 
 use crate::arena::{DraftArena, pick};
+use crate::chain::order;
 use crate::database::{SourceDatabase, SourceRow};
 use crate::draft::{DraftKind, MessageDraft, TokenCounts};
 use crate::error::{ImportError, SourceFault};
 use crate::json;
-use crate::model::{ParentLink, SourceKind, SourceSession};
+use crate::model::{ParentLink, SourceSession};
 use crate::output::ReadOutput;
-use crate::sources::opencode::order;
-use crate::walk::SourceFile;
+use crate::probe::{FileProbe, SourceFile};
+use crate::sources::{HistorySource, SourceKind};
 use crate::zstd;
 
 /// The member with the parent of a helper, in two words so that it is not taken for one of this project.
 const HELPER_CONTEXT: &str = concat!("sub", "agent_context");
 
-pub(crate) fn read_database(
-    database: &SourceDatabase,
-    file: &SourceFile,
-    out: &mut ReadOutput<'_>,
-) -> Result<(), ImportError> {
+/// The databases of an import.
+#[derive(Default)]
+pub(crate) struct ZedFiles {
+    databases: Vec<(SourceFile, Rc<SourceDatabase>)>,
+}
+
+impl HistorySource for ZedFiles {
+    fn recognise(&mut self, file: &FileProbe) -> bool {
+        let Some(database) = file.database() else { return false };
+        let is_own = database.has_column("threads", "data") && database.has_column("threads", "data_type");
+        self.databases.extend(is_own.then(|| (file.file.clone(), Rc::clone(database))));
+        is_own
+    }
+
+    fn read(self: Box<Self>, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
+        let mut databases = self.databases.iter();
+        databases.try_for_each(|(file, database)| out.file(&file.name, |out| read_database(database, file, out)))
+    }
+}
+
+fn read_database(database: &SourceDatabase, file: &SourceFile, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
     // Only the numbers, ids and parents of all rows are in memory.
     let (mut links, mut numbers): (Vec<(String, Option<String>)>, Vec<i64>) = (Vec::new(), Vec::new());
     let has_parent = database.columns("threads").iter().any(|name| name == "parent_id");

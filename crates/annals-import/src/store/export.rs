@@ -11,7 +11,8 @@ use serde_json::{Value as Json, json};
 use super::lines::stored_lines;
 use super::{FACTS, records};
 use crate::error::ImportError;
-use crate::model::{ParentLink, SessionBranch, SessionMessage, SourceKind, SourceSession};
+use crate::model::{ParentLink, SessionBranch, SessionMessage, SourceSession};
+use crate::sources::SourceKind;
 use crate::turns_json::SessionDocument;
 
 /// Returns the imported threads of a store as one document `{threads, not_understood}`. Threads that were not imported

@@ -19,8 +19,9 @@ use std::path::Path;
 use annals::store::Store;
 
 use crate::error::ImportError;
-use crate::model::{SourceKind, SourceSession, UnknownCounts, UnknownRecord};
+use crate::model::{SourceSession, UnknownCounts, UnknownRecord};
 use crate::output::SessionSink;
+use crate::sources::SourceKind;
 use crate::walk::read_sessions;
 pub use export::export_turns;
 use pending::PendingThreads;

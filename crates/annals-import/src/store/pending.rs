@@ -13,7 +13,8 @@ use super::thread_id;
 use crate::arena::fnv;
 use crate::error::ImportError;
 use crate::limits::{COMMIT_BYTES_MAX, COMMIT_THREADS_MAX};
-use crate::model::{SourceKind, SourceSession, UnknownRecord};
+use crate::model::{SourceSession, UnknownRecord};
+use crate::sources::SourceKind;
 
 /// A new thread as one batch.
 pub(super) struct NewThread {

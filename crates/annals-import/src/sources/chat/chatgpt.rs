@@ -12,8 +12,9 @@ use crate::arena::{self, DraftArena, pick};
 use crate::draft::{DraftKind, MessageDraft};
 use crate::error::ImportError;
 use crate::json;
-use crate::model::{SessionMessage, SourceKind, SourceSession};
+use crate::model::{SessionMessage, SourceSession};
 use crate::output::ReadOutput;
+use crate::sources::SourceKind;
 
 /// Reads a conversation.
 pub(crate) fn conversation(id: String, of: &Json, out: &mut ReadOutput<'_>, place: &str) -> Result<(), ImportError> {

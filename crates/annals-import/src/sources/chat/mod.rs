@@ -15,13 +15,14 @@ use crate::error::{ImportError, SourceFault};
 use crate::json;
 use crate::limits::OTHER_LINES_SHARE;
 use crate::lines::JsonLines;
-use crate::model::{SourceKind, SourceSession};
+use crate::model::SourceSession;
 use crate::output::ReadOutput;
-use crate::walk::{SourceFile, has};
+use crate::probe::{FileProbe, SourceFile, has};
+use crate::sources::{HistorySource, SourceKind};
 
 /// The layout of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ChatLayout {
+enum ChatLayout {
     /// Lines with the member `messages`.
     ConversationLines,
     /// An array of objects with the member `messages`.
@@ -50,7 +51,7 @@ fn is_share_gpt(of: &Json) -> bool {
 
 impl ChatLayout {
     /// Returns the layout of lines. A line in ten may be another one: it does not make a file a stranger.
-    pub(crate) fn of_lines(lines: &[Json]) -> Option<Self> {
+    fn of_lines(lines: &[Json]) -> Option<Self> {
         let is_most = |is: fn(&Json) -> bool| {
             let others = lines.iter().filter(|line| !is(line)).count();
             !lines.is_empty() && others <= lines.len() / OTHER_LINES_SHARE
@@ -65,7 +66,7 @@ impl ChatLayout {
     }
 
     /// Returns the layout of an array, by its first item.
-    pub(crate) fn of_array(first: &Json) -> Option<Self> {
+    fn of_array(first: &Json) -> Option<Self> {
         if first["mapping"].is_object() {
             Some(Self::ChatGpt)
         } else if is_message(first) {
@@ -78,8 +79,27 @@ impl ChatLayout {
     }
 }
 
+/// The files of an import.
+#[derive(Default)]
+pub(crate) struct ChatFiles {
+    files: Vec<(SourceFile, ChatLayout)>,
+}
+
+impl HistorySource for ChatFiles {
+    fn recognise(&mut self, file: &FileProbe) -> bool {
+        let layout = ChatLayout::of_lines(file.lines()).or_else(|| file.first_item().and_then(ChatLayout::of_array));
+        self.files.extend(layout.map(|layout| (file.file.clone(), layout)));
+        layout.is_some()
+    }
+
+    fn read(self: Box<Self>, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
+        let mut files = self.files.iter();
+        files.try_for_each(|(file, layout)| out.file(&file.name, |out| read(file, *layout, out)))
+    }
+}
+
 /// Reads a file.
-pub(crate) fn read(file: &SourceFile, layout: ChatLayout, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
+fn read(file: &SourceFile, layout: ChatLayout, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
     let place = file.name.as_str();
     let mut ids = ConversationIds::default();
     match layout {

@@ -6,7 +6,6 @@ mod records;
 mod tree;
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 
 use serde_json::Value as Json;
 
@@ -14,17 +13,21 @@ use crate::document;
 use crate::error::ImportError;
 use crate::json;
 use crate::lines::{FileLine, JsonLines};
-use crate::model::{ParentLink, SourceKind};
+use crate::model::ParentLink;
 use crate::output::ReadOutput;
-use crate::walk::{SourceFile, has};
+use crate::probe::{FileProbe, SourceFile, has};
+use crate::sources::HistorySource;
 use records::{LOOSE, is_of_model_or_user};
 use tree::RecordTree;
 
 /// Returns whether lines are those of a transcript: one of them is a message with the id of a session, or all are
 /// records without a message that only such files have.
-pub(crate) fn recognise(lines: &[Json]) -> bool {
+fn is_transcript(lines: &[Json]) -> bool {
     // Other programs write the same envelope around messages of parts.
-    if lines.iter().any(|line| line["message"]["parts"].is_array()) {
+    let is_other = |line: &Json| {
+        line["message"]["parts"].is_array() || line["type"] == "tool_result" || has(line, "systemPayload")
+    };
+    if lines.iter().any(is_other) {
         return false;
     }
     let is_message =
@@ -41,11 +44,10 @@ pub(crate) fn recognise(lines: &[Json]) -> bool {
 const DESCRIBES: &str = ".meta.json";
 
 /// Returns whether a file describes the helper whose transcript is beside it.
-pub(crate) fn describes_helper(path: &Path) -> bool {
-    let stem = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(DESCRIBES));
-    let has_transcript = |stem: &str| {
-        [".jsonl", ".jsonl.zst"].iter().any(|ending| path.with_file_name(format!("{stem}{ending}")).is_file())
-    };
+pub(super) fn describes_helper(file: &SourceFile) -> bool {
+    let stem = file.file_name().strip_suffix(DESCRIBES);
+    let has_transcript =
+        |stem: &str| [".jsonl", ".jsonl.zst"].iter().any(|ending| file.has_beside(&format!("{stem}{ending}")));
     stem.is_some_and(|stem| stem.starts_with(HELPER) && has_transcript(stem))
 }
 
@@ -86,24 +88,21 @@ impl TranscriptFile {
     }
 }
 
-impl ClaudeFiles {
-    pub(crate) fn add(&mut self, file: SourceFile) {
-        let mut lines = JsonLines::open(&file.path);
-        let (mut session, mut forked_from) = (None, None);
-        while let Some((_, line)) = lines.next_line() {
-            let FileLine::Json(record) = line else { continue };
-            if has(&record, "uuid") && has(&record, "sessionId") {
-                session = json::maybe_text(&record, "sessionId");
-                forked_from = json::maybe_text(&record["forkedFrom"], "sessionId");
-                break;
-            }
+impl HistorySource for ClaudeFiles {
+    fn is_beside(&mut self, file: &SourceFile) -> bool {
+        describes_helper(file)
+    }
+
+    fn recognise(&mut self, file: &FileProbe) -> bool {
+        let is_transcript = is_transcript(file.lines());
+        if is_transcript {
+            self.add(file.file.clone());
         }
-        self.files.push(TranscriptFile { file, session, forked_from });
+        is_transcript
     }
 
     /// Reads the transcripts: sessions with parents first, then those of helpers.
-    pub(crate) fn read(self, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
-        out.source = Some(SourceKind::ClaudeCode);
+    fn read(self: Box<Self>, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
         // The tool call that started a helper, by the id of the helper.
         let mut calls: HashMap<String, String> = HashMap::new();
         for number in self.order() {
@@ -114,9 +113,7 @@ impl ClaudeFiles {
                 out.whole("empty_file", &of.file.name)?;
                 continue;
             }
-            for (number, parent) in tree.join() {
-                out.unknown("missing_parent", format!("{}:{number}", of.file.name), parent)?;
-            }
+            tree.join(out, &of.file.name)?;
             calls.extend(tree.calls_of_helpers().map(|(helper, call)| (helper.to_owned(), call.to_owned())));
             let sessions = match of.helper() {
                 Some(helper) => {
@@ -135,6 +132,22 @@ impl ClaudeFiles {
             }
         }
         Ok(())
+    }
+}
+
+impl ClaudeFiles {
+    fn add(&mut self, file: SourceFile) {
+        let mut lines = JsonLines::open(&file.path);
+        let (mut session, mut forked_from) = (None, None);
+        while let Some((_, line)) = lines.next_line() {
+            let FileLine::Json(record) = line else { continue };
+            if has(&record, "uuid") && has(&record, "sessionId") {
+                session = json::maybe_text(&record, "sessionId");
+                forked_from = json::maybe_text(&record["forkedFrom"], "sessionId");
+                break;
+            }
+        }
+        self.files.push(TranscriptFile { file, session, forked_from });
     }
 
     /// Returns the numbers of the files: sessions before their forks, and helpers last.

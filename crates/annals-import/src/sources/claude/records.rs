@@ -2,6 +2,7 @@
 
 use serde_json::Value as Json;
 
+use crate::blocks::{of_block, of_result};
 use crate::draft::{DraftKind, MessageDraft, TokenCounts};
 use crate::json;
 
@@ -93,41 +94,6 @@ pub(super) fn of_user(record: &Json, id: &str) -> Vec<MessageDraft> {
         draft.id = Some(if ordinal == 0 { id.to_owned() } else { format!("{id}#{}", ordinal + 1) });
     }
     drafts
-}
-
-fn of_result(block: &Json) -> MessageDraft {
-    let mut draft = MessageDraft::result(String::new(), json::text(block, "tool_use_id"));
-    draft.is_error = block["is_error"] == true;
-    match &block["content"] {
-        Json::Array(parts) => parts.iter().for_each(|part| of_block(&mut draft, part)),
-        Json::Null => {}
-        text => draft.text(&json::as_text(text)),
-    }
-    draft
-}
-
-/// Adds a block of content.
-fn of_block(draft: &mut MessageDraft, block: &Json) {
-    let source = &block["source"];
-    match json::text(block, "type") {
-        "text" => draft.text_in(block, "text"),
-        "image" | "document" => match (json::text(source, "type"), json::text(source, "url")) {
-            ("base64", _) if block["type"] == "image" => {
-                draft.image_base64(json::text(source, "media_type"), json::text(source, "data"));
-            }
-            ("base64", _) => {
-                let mime = json::text(source, "media_type");
-                draft.file(mime, &format!("data:{mime};base64,{}", json::text(source, "data")), "");
-            }
-            (_, "") => draft.opaque(block),
-            (_, url) if block["type"] == "image" => draft.image(url),
-            (_, url) => draft.file(json::text(source, "media_type"), url, ""),
-        },
-        _ => match block.as_str() {
-            Some(text) => draft.text(text),
-            None => draft.opaque(block),
-        },
-    }
 }
 
 /// Adds a record of the model to the message that the records of one `message.id` make.

@@ -6,7 +6,7 @@
 mod rollout;
 
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use annals_base::Timestamp;
@@ -15,9 +15,10 @@ use serde_json::Value as Json;
 use crate::error::ImportError;
 use crate::json;
 use crate::lines::JsonLines;
-use crate::model::{ParentLink, SessionMessage, SourceKind, SourceSession};
+use crate::model::{ParentLink, SessionMessage, SourceSession};
 use crate::output::{OfKind, ReadOutput};
-use crate::walk::SourceFile;
+use crate::probe::{FileProbe, SourceFile};
+use crate::sources::{HistorySource, SourceKind};
 use rollout::{COMPLETED, CodexState, ItemSource, RolloutRecord};
 
 /// The member with the facts of a helper, in two words so that it is not taken for one of this project.
@@ -25,7 +26,7 @@ const HELPER: &str = concat!("sub", "agent");
 
 /// The layout of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CodexLayout {
+enum CodexLayout {
     /// Lines with `type` and `payload`.
     Current,
     /// Items without an envelope.
@@ -35,7 +36,7 @@ pub(crate) enum CodexLayout {
 }
 
 /// Returns the layout of a file of JSON lines by its first line.
-pub(crate) fn recognise(first: &Json) -> Option<CodexLayout> {
+fn layout_of(first: &Json) -> Option<CodexLayout> {
     if first["type"] == "session_meta" && first["timestamp"].is_string() && first["payload"]["id"].is_string() {
         return Some(CodexLayout::Current);
     }
@@ -44,12 +45,12 @@ pub(crate) fn recognise(first: &Json) -> Option<CodexLayout> {
 }
 
 /// Returns whether a JSON document is a rollout.
-pub(crate) fn is_document(document: &Json) -> bool {
+fn is_document(document: &Json) -> bool {
     document["session"]["id"].is_string() && document["items"].is_array()
 }
 
 /// A rollout whose head was read.
-pub(crate) struct RolloutFile {
+struct RolloutFile {
     file: SourceFile,
     layout: CodexLayout,
     id: String,
@@ -61,7 +62,7 @@ pub(crate) struct RolloutFile {
 }
 
 impl RolloutFile {
-    pub(crate) fn new(file: SourceFile, layout: CodexLayout, first: &Json) -> Self {
+    fn new(file: SourceFile, layout: CodexLayout, first: &Json) -> Self {
         let head = match layout {
             CodexLayout::Current => first["payload"].clone(),
             CodexLayout::Bare => first.clone(),
@@ -98,18 +99,24 @@ pub(crate) struct CodexFiles {
     indexes: Vec<PathBuf>,
 }
 
-impl CodexFiles {
-    pub(crate) fn add(&mut self, file: RolloutFile) {
-        self.files.push(file);
+impl HistorySource for CodexFiles {
+    /// Takes the index of titles.
+    fn is_beside(&mut self, file: &SourceFile) -> bool {
+        let is_index = file.file_name() == "session_index.jsonl";
+        self.indexes.extend(is_index.then(|| file.path.clone()));
+        is_index
     }
 
-    pub(crate) fn add_index(&mut self, path: &Path) {
-        self.indexes.push(path.to_owned());
+    fn recognise(&mut self, file: &FileProbe) -> bool {
+        let of_lines = file.lines().first().and_then(|first| Some((layout_of(first)?, first)));
+        let of_document = || Some((CodexLayout::Document, file.document().filter(|document| is_document(document))?));
+        let Some((layout, first)) = of_lines.or_else(of_document) else { return false };
+        self.files.push(RolloutFile::new(file.file.clone(), layout, first));
+        true
     }
 
     /// Reads the rollouts, parents first.
-    pub(crate) fn read(self, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
-        out.source = Some(SourceKind::Codex);
+    fn read(self: Box<Self>, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
         let titles = titles(&self.indexes)?;
         let mut by_id: HashMap<String, usize> = HashMap::new();
         let mut by_rollout = HashMap::new();

@@ -4,27 +4,64 @@
 //! generations: a session with messages of OpenCode 2 is read from these alone. *Absent:* the messages of OpenCode 2,
 //! see `second`.
 
-pub(crate) mod second;
+mod second;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use annals_base::Timestamp;
 use serde_json::{Value as Json, json};
 
 use crate::arena::{self, DraftArena, pick};
+use crate::chain::order;
 use crate::database::{SourceDatabase, SourceRow};
 use crate::document;
 use crate::draft::{DraftKind, MessageDraft, TokenCounts};
 use crate::error::ImportError;
 use crate::json;
-use crate::model::{ParentLink, SessionMessage, SourceKind, SourceSession};
+use crate::model::{ParentLink, SessionMessage, SourceSession};
 use crate::output::ReadOutput;
-use crate::walk::{SourceFile, sorted};
+use crate::probe::{FileProbe, SourceFile};
+use crate::sources::{HistorySource, SourceKind};
+use crate::walk::sorted;
 
 /// Parts without a message.
 const QUIET_PARTS: [&str; 7] = ["compaction", "subtask", "agent", "snapshot", "patch", "retry", "step-start"];
+
+/// The databases and folders of an import.
+#[derive(Default)]
+pub(crate) struct OpencodeFiles {
+    databases: Vec<(SourceFile, Rc<SourceDatabase>)>,
+    trees: Vec<StorageTree>,
+}
+
+impl HistorySource for OpencodeFiles {
+    fn recognise_folder(&mut self, folder: &Path) -> bool {
+        let tree = StorageTree::recognise(folder);
+        let is_own = tree.is_some();
+        self.trees.extend(tree);
+        is_own
+    }
+
+    fn recognise(&mut self, file: &FileProbe) -> bool {
+        let Some(database) = file.database() else { return false };
+        let has = |table: &str, column: &str| database.has_column(table, column);
+        let is_first = has("session", "id") && has("message", "data") && has("part", "data");
+        let is_own = is_first || second::is_in(database);
+        self.databases.extend(is_own.then(|| (file.file.clone(), Rc::clone(database))));
+        is_own
+    }
+
+    fn read(self: Box<Self>, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
+        let mut seen = HashSet::new();
+        for (file, database) in &self.databases {
+            out.file(&file.name, |out| read_database(database, file, &mut seen, out))?;
+        }
+        self.trees.iter().try_for_each(|tree| tree.read(&seen, out))
+    }
+}
 
 /// The facts of a session, without its messages.
 struct OpencodeSession {
@@ -93,25 +130,7 @@ fn parents_first(sessions: Vec<OpencodeSession>) -> Vec<OpencodeSession> {
     order(&parents, sessions)
 }
 
-/// Orders items, each given with its id and that of its parent, so that a parent comes before its children.
-pub(crate) fn order<T>(links: &[(String, Option<String>)], items: Vec<T>) -> Vec<T> {
-    let by_id: HashMap<&str, usize> = links.iter().enumerate().map(|(at, (id, _))| (id.as_str(), at)).collect();
-    let (mut order, mut seen) = (Vec::new(), HashSet::new());
-    for start in 0..links.len() {
-        let mut line = Vec::new();
-        let mut next = Some(start);
-        while let Some(at) = next.filter(|at| seen.insert(*at)) {
-            line.push(at);
-            next = links[at].1.as_deref().and_then(|parent| by_id.get(parent).copied());
-        }
-        order.extend(line.into_iter().rev());
-    }
-    debug_assert_eq!(order.len(), items.len(), "every item has one place in the order");
-    let mut items: Vec<Option<T>> = items.into_iter().map(Some).collect();
-    order.into_iter().filter_map(|at| items[at].take()).collect()
-}
-
-pub(crate) fn read_database(
+fn read_database(
     database: &SourceDatabase,
     file: &SourceFile,
     seen: &mut HashSet<String>,
@@ -270,7 +289,7 @@ fn read_messages(
 }
 
 /// A folder of sessions, messages and parts.
-pub(crate) struct StorageTree {
+struct StorageTree {
     root: PathBuf,
     /// True if sessions stand in `info`, and parts in a folder for each session.
     is_old: bool,
@@ -278,7 +297,7 @@ pub(crate) struct StorageTree {
 
 impl StorageTree {
     /// Returns the tree in a folder: `storage` with `session` and `message`, or `session` with `info` and `message`.
-    pub(crate) fn recognise(folder: &Path) -> Option<Self> {
+    fn recognise(folder: &Path) -> Option<Self> {
         let has = |name: &str| folder.join(name).is_dir();
         let name = folder.file_name()?.to_str()?;
         let is_old = name == "session" && has("info") && has("message");
@@ -302,7 +321,7 @@ impl StorageTree {
     }
 
     /// Reads the sessions, but for those that the database has.
-    pub(crate) fn read(&self, seen: &HashSet<String>, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
+    fn read(&self, seen: &HashSet<String>, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
         let files = match self.is_old {
             true => json_files(&self.root.join("info"))?,
             false => {

@@ -13,7 +13,7 @@ use crate::output::ReadOutput;
 const QUIET: [&str; 4] = ["agent-switched", "model-switched", "location-switched", "idle"];
 
 /// Returns whether a database has the table of messages.
-pub(crate) fn is_in(database: &SourceDatabase) -> bool {
+pub(super) fn is_in(database: &SourceDatabase) -> bool {
     let columns = database.columns("session_message");
     ["session_id", "type", "seq", "data"].iter().all(|name| columns.iter().any(|column| column == name))
 }
