@@ -77,39 +77,40 @@ CREATE TABLE branch (
 
 CREATE INDEX branch_parent ON branch (parent_thread, parent_branch, first) WHERE parent_thread IS NOT NULL;
 
+-- The columns of fixed width come first, so that a row has no gaps.
 CREATE TABLE checkpoint (
     thread bigint NOT NULL,
     branch bigint NOT NULL,
     ordinal bigint NOT NULL,
     namespace bigint NOT NULL,
-    id bytea NOT NULL,
     -- The position of followers: the transaction, then `seq`, which ascends in a thread.
     xact xid8 NOT NULL DEFAULT pg_current_xact_id(),
     seq bigint NOT NULL,
-    parent bytea,
-    forked_from bytea,
+    created_at bigint NOT NULL,
     step bigint NOT NULL,
     source smallint NOT NULL,
-    created_at bigint NOT NULL,
+    pruned boolean NOT NULL,
+    id bytea NOT NULL,
+    -- The checksum of its content and of the checksum of its parent.
+    checksum bytea NOT NULL,
+    parent bytea,
     run bytea,
+    forked_from bytea,
     app_version text,
     metadata text,
     -- The two texts before it, if one of them holds a NUL character, which a text cannot have.
     exact bytea,
     parents bytea,
     tasks bytea,
-    pruned boolean NOT NULL,
-    -- The checksum of its content and of the checksum of its parent.
-    checksum bytea NOT NULL,
-    -- The channels that it changed: kind 0 is empty, 1 a value, 2 a list.
-    channels text[] NOT NULL,
-    versions bigint[] NOT NULL,
-    kinds smallint[] NOT NULL,
-    contents bytea[] NOT NULL,
+    -- The channels that it changed, and the changes: the first byte has the kind in its lowest two bits (0 is empty, 1 a
+    -- value, 2 a list), and above them the length of the version, which follows with its highest byte first. NULL
+    -- stands for an empty array.
+    channels text[],
+    contents bytea[],
     seen bytea,
     -- The writes of the tasks of the parent that it brought, and the positions of the items that stand for them.
     consumed bytea,
-    consumed_items bigint[] NOT NULL,
+    consumed_items bigint[],
     -- The index snapshot: where each channel of the state was written last, and the nodes that ran.
     snapshot bytea,
     PRIMARY KEY (thread, branch, ordinal)
@@ -123,26 +124,27 @@ CREATE INDEX checkpoint_run ON checkpoint (thread, namespace, run, id) WHERE get
 CREATE TABLE item (
     thread bigint NOT NULL,
     branch bigint NOT NULL,
-    channel text COLLATE "C" NOT NULL,
     position bigint NOT NULL,
     ordinal bigint NOT NULL,
     task bigint,
+    input_tokens bigint,
+    output_tokens bigint,
     -- The codec, and 256 more for an item with an index; NULL for a deletion.
     codec smallint,
+    channel text COLLATE "C" NOT NULL,
     data bytea,
     item_id text COLLATE "C",
     kind text,
     name text,
     tool_calls text,
     body text,
-    input_tokens bigint,
-    output_tokens bigint,
     -- The texts of the index, if one of them holds a NUL character.
     exact bytea,
     PRIMARY KEY (thread, branch, channel, position, ordinal)
 );
 
-CREATE INDEX item_by_id ON item (thread, item_id) WHERE item_id IS NOT NULL;
+-- The end of an id tells it from the others of a thread in a third of the bytes.
+CREATE INDEX item_by_id ON item (thread, right(item_id, 6)) WHERE item_id IS NOT NULL;
 
 -- Deletions of the positions of a list from one to another, both included, before the other changes of the checkpoint.
 -- With a reference, the list begins as another one.

@@ -158,6 +158,33 @@ pub(crate) const EMPTY: i16 = 0;
 pub(crate) const VALUE: i16 = 1;
 pub(crate) const LIST: i16 = 2;
 
+/// The bits of the kind in the first byte of a stored change; above them stands the length of the version.
+const KIND_BITS: u32 = 2;
+
+/// Returns a change as it is stored: a byte with the kind and the length of the version, the version with its highest
+/// byte first and without leading zeros, and the content.
+pub(crate) fn pack_change(version: i64, kind: i16, content: &[u8]) -> Vec<u8> {
+    let bytes = version.to_be_bytes();
+    let version = &bytes[bytes.iter().take_while(|byte| **byte == 0).count()..];
+    let mut packed = Vec::with_capacity(1 + version.len() + content.len());
+    packed.push(kind as u8 | (version.len() as u8) << KIND_BITS);
+    packed.extend_from_slice(version);
+    packed.extend_from_slice(content);
+    packed
+}
+
+/// Reads the kind, the version and the content of a stored change.
+pub(crate) fn unpack_change(stored: &[u8]) -> Result<(i16, i64, &[u8]), StoreError> {
+    let damaged = |reason| corrupt("checkpoint.contents", reason);
+    let (head, rest) = stored.split_first().ok_or_else(|| damaged("a change is empty"))?;
+    let (kind, len) = (head & ((1 << KIND_BITS) - 1), usize::from(head >> KIND_BITS));
+    let (version, content) = rest.split_at_checked(len).ok_or_else(|| damaged("a change ends early"))?;
+    let mut bytes = [0; 8];
+    let at = bytes.len().checked_sub(len).ok_or_else(|| damaged("a version has more than 8 bytes"))?;
+    bytes[at..].copy_from_slice(version);
+    Ok((kind.into(), i64::from_be_bytes(bytes), content))
+}
+
 /// The content of a change: the task, and a value, or the range of positions that a list changed at.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PgContent {
@@ -214,21 +241,22 @@ pub(crate) struct PgChanges {
 impl PgChanges {
     /// Reads the columns of changes, in the order of `change_columns!`.
     pub(crate) fn read(cells: &mut Cells<'_>) -> Result<Self, StoreError> {
-        let changes = Self {
-            channels: cells.next()?,
-            versions: cells.next()?,
-            kinds: cells.next()?,
-            contents: cells.next()?,
-            seen: match cells.next::<Option<&[u8]>>()? {
-                Some(seen) => Unpacker::new(seen, "checkpoint.seen").seen()?,
-                None => Vec::new(),
-            },
-            snapshot: cells.next::<Option<&[u8]>>()?.map(Skeleton::unpack).transpose()?,
-        };
-        let count = changes.channels.len();
-        if [changes.versions.len(), changes.kinds.len(), changes.contents.len()] != [count; 3] {
+        let channels = cells.next::<Option<Vec<String>>>()?.unwrap_or_default();
+        let stored = cells.next::<Option<Vec<&[u8]>>>()?.unwrap_or_default();
+        if channels.len() != stored.len() {
             return Err(corrupt("checkpoint.channels", "the arrays of its changes differ in length"));
         }
+        let mut changes = Self { channels, ..Self::default() };
+        for stored in stored {
+            let (kind, version, content) = unpack_change(stored)?;
+            changes.versions.push(version);
+            changes.kinds.push(kind);
+            changes.contents.push(content.to_vec());
+        }
+        if let Some(seen) = cells.next::<Option<&[u8]>>()? {
+            changes.seen = Unpacker::new(seen, "checkpoint.seen").seen()?;
+        }
+        changes.snapshot = cells.next::<Option<&[u8]>>()?.map(Skeleton::unpack).transpose()?;
         Ok(changes)
     }
 
@@ -305,5 +333,22 @@ impl Skeleton {
         }
         self.seen.extend(changes.seen.iter().map(|seen| (Arc::clone(&seen.node), seen.clone())));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_changes_are_read_back_and_damaged_ones_are_refused() {
+        for version in [0, 1, 255, 256, i64::MAX, -1] {
+            let packed = pack_change(version, LIST, b"abc");
+            assert_eq!(unpack_change(&packed).unwrap(), (LIST, version, &b"abc"[..]));
+        }
+        assert_eq!(pack_change(7, VALUE, b"x"), [VALUE as u8 | 1 << KIND_BITS, 7, b'x']);
+        for damaged in [&[][..], &[1 << KIND_BITS], &[9 << KIND_BITS, 1, 2, 3, 4, 5, 6, 7, 8, 9]] {
+            assert!(matches!(unpack_change(damaged), Err(StoreError::Corrupt { .. })), "{damaged:?}");
+        }
     }
 }

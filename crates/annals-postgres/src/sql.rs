@@ -23,7 +23,7 @@ macro_rules! record_columns {
 /// The columns of the changes of `checkpoint c`.
 macro_rules! change_columns {
     () => {
-        "c.channels, c.versions, c.kinds, c.contents, c.seen, c.snapshot"
+        "c.channels, c.contents, c.seen, c.snapshot"
     };
 }
 
@@ -156,7 +156,7 @@ pub(crate) const CONSUMED_AT: &str = concat!(wanted!(), consumed!());
 pub(crate) const CONSUMED_ITEMS_AT: &str = concat!(wanted!(), consumed_items!());
 
 /// The contents of channels where they were written last.
-pub(crate) const CONTENTS_AT: &str = "SELECT p.n, c.kinds[k.at], c.contents[k.at] \
+pub(crate) const CONTENTS_AT: &str = "SELECT p.n, c.contents[k.at] \
      FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[]) WITH ORDINALITY \
      AS p (thread, branch, ordinal, channel, n) \
      JOIN checkpoint c ON c.thread = p.thread AND c.branch = p.branch AND c.ordinal = p.ordinal, \
@@ -193,7 +193,8 @@ pub(crate) const ITEMS_BY_ID_AT: &str = concat!(
     " FROM lineage l JOIN item i ON i.thread = l.thread AND i.branch = l.branch AND i.ordinal <= l.top \
      WHERE i.channel = $4 AND i.position IN (\
      SELECT f.position FROM lineage o JOIN item f ON f.thread = o.thread AND f.branch = o.branch \
-     AND f.ordinal <= o.top WHERE f.channel = $4 AND f.item_id = $5) \
+     AND f.ordinal <= o.top \
+     WHERE f.channel = $4 AND right(f.item_id, 6) = right($5, 6) AND f.item_id = $5) \
      ORDER BY i.position, i.ordinal DESC"
 );
 

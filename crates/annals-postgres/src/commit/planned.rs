@@ -6,7 +6,7 @@ use annals::store::lease::LeaseRecord;
 use super::sql as commit_sql;
 use crate::client::{Param, PgQuery};
 use crate::pack::packed;
-use crate::rows::{INDEXED, PgPlace, column_text};
+use crate::rows::{INDEXED, PgPlace, column_text, pack_change};
 
 /// The row of a thread after a commit.
 #[derive(Clone, Debug)]
@@ -351,9 +351,7 @@ impl PlannedRows {
         params.extend(slices(rows.iter().map(|row| row.changes.len()).collect()));
         params.push(int(&items, |item| *item));
         params.push(texts(&changes, |change| Some(change.0.clone())));
-        params.push(int(&changes, |change| change.1));
-        params.push(int(&changes, |change| change.2.into()));
-        params.push(blobs(&changes, |change| Some(change.3.clone())));
+        params.push(blobs(&changes, |change| Some(pack_change(change.1, change.2, &change.3))));
         params
     }
 

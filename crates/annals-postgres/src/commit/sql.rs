@@ -46,16 +46,16 @@ pub(crate) const INSERT_BRANCHES: &str = "INSERT INTO branch (thread, branch, na
      AS x (thread, branch, namespace, first, parent_thread, parent_branch) \
      JOIN thread t ON t.number = x.thread AND t.token = $1";
 
-/// Inserts checkpoints. The arrays of their changes are slices of the last four arrays, and the positions of the items
-/// of the one before.
+/// Inserts checkpoints. The arrays of their changes are slices of the last two arrays, and the positions of the items
+/// of the one before; an empty one is NULL.
 pub(crate) const INSERT_CHECKPOINTS: &str = "INSERT INTO checkpoint (thread, branch, ordinal, namespace, id, seq, parent, forked_from, step, source, \
      created_at, run, app_version, metadata, exact, parents, tasks, pruned, checksum, seen, consumed, snapshot, \
-     consumed_items, channels, versions, kinds, contents) \
+     consumed_items, channels, contents) \
      SELECT x.thread, x.branch, x.ordinal, x.namespace, x.id, x.seq, x.parent, x.forked_from, x.step, \
      x.source::smallint, x.created_at, x.run, x.app_version, x.metadata, x.exact, x.parents, x.tasks, false, \
      x.checksum, x.seen, x.consumed, x.snapshot, \
-     ($27::bigint[])[x.first_item:x.last_item], ($28::text[])[x.first:x.last], ($29::bigint[])[x.first:x.last], \
-     (($30::bigint[])[x.first:x.last])::smallint[], ($31::bytea[])[x.first:x.last] \
+     nullif(($27::bigint[])[x.first_item:x.last_item], '{}'), nullif(($28::text[])[x.first:x.last], '{}'), \
+     nullif(($29::bytea[])[x.first:x.last], '{}') \
      FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bigint[], $8::bytea[], \
      $9::bytea[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bytea[], $14::text[], $15::text[], $16::bytea[], \
      $17::bytea[], $18::bytea[], $19::bytea[], $20::bytea[], $21::bytea[], $22::bytea[], $23::bigint[], $24::bigint[], \

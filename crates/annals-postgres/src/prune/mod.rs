@@ -22,6 +22,7 @@ use crate::error::write_error;
 use crate::limits::PLANS_MAX;
 use crate::pack::packed;
 use crate::read::points::INLINE;
+use crate::rows::pack_change;
 
 impl Prunes for PostgresBackend {
     fn unprunable(&self, thread: &ThreadId, without: &[Namespace]) -> Result<UnprunablePlaces, StoreError> {
@@ -266,9 +267,7 @@ impl Reductions {
             Param::Ints(lasts),
             Param::Int(Some(end)),
             Param::Texts(changes.iter().map(|of| Some(of.0.clone())).collect()),
-            Param::Ints(changes.iter().map(|of| Some(of.1)).collect()),
-            Param::Ints(changes.iter().map(|of| Some(of.2.into())).collect()),
-            Param::Blobs(changes.iter().map(|of| Some(of.3.clone())).collect()),
+            Param::Blobs(changes.iter().map(|of| Some(pack_change(of.1, of.2, &of.3))).collect()),
         ]);
         let mut items: Vec<Param> = spots(&mut self.items.iter().map(|of| of.0)).into();
         items.push(Param::Texts(self.items.iter().map(|of| Some(of.1.clone())).collect()));

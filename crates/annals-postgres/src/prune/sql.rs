@@ -47,11 +47,11 @@ pub(crate) const TASK_WRITES: &str = "SELECT w.branch, w.ordinal, w.value FROM t
 pub(crate) const CHANGE: &str = "UPDATE thread SET change = change + 1, token = $1 \
      WHERE number = $2 AND change = $3 RETURNING number";
 
-/// Reduces checkpoints. The arrays of the changes that stay are slices of the last four arrays.
+/// Reduces checkpoints. The arrays of the changes that stay are slices of the last two arrays.
 pub(crate) const REDUCE: &str = "UPDATE checkpoint c SET pruned = true, parents = NULL, metadata = x.metadata, \
      exact = x.exact, tasks = CASE WHEN x.drops_tasks THEN NULL ELSE c.tasks END, consumed = x.consumed, \
-     consumed_items = '{}', channels = ($12::text[])[x.first:x.last], versions = ($13::bigint[])[x.first:x.last], \
-     kinds = (($14::bigint[])[x.first:x.last])::smallint[], contents = ($15::bytea[])[x.first:x.last] \
+     consumed_items = NULL, channels = nullif(($12::text[])[x.first:x.last], '{}'), \
+     contents = nullif(($13::bytea[])[x.first:x.last], '{}') \
      FROM unnest($3::bigint[], $4::bigint[], $5::text[], $6::bytea[], $7::boolean[], $8::bytea[], $9::bigint[], \
      $10::bigint[]) AS x (branch, ordinal, metadata, exact, drops_tasks, consumed, first, last), thread t \
      WHERE t.number = $2 AND t.token = $1 AND $11::bigint IS NOT NULL \

@@ -20,7 +20,7 @@ use crate::error::corrupt;
 use crate::limits::VERSIONS_PAGE_ROWS;
 use crate::pack::Unpacker;
 use crate::read::sql as read_sql;
-use crate::rows::{Cells, EMPTY, LIST, PgChanges, PgContent, PgPlace, PgRecord, SkeletonChannel, VALUE};
+use crate::rows::{Cells, EMPTY, LIST, PgChanges, PgContent, PgPlace, PgRecord, SkeletonChannel, VALUE, unpack_change};
 use crate::sql;
 
 type StateVisit = Result<(), StoreError>;
@@ -189,7 +189,7 @@ fn older_values(backend: &PostgresBackend, state: &PointState) -> Result<BTreeMa
     for row in &rows {
         let mut cells = Cells::of(row);
         let (channel, _) = far[points::place_of(&mut cells, far.len())?];
-        let (kind, content) = (cells.next::<i16>()?, cells.next::<&[u8]>()?);
+        let (kind, _, content) = unpack_change(cells.next()?)?;
         found.insert(Arc::clone(channel), PgContent::unpack(kind, content)?);
     }
     Ok(found)
