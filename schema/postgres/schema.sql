@@ -219,6 +219,24 @@ CREATE TABLE lease_group_lock (
     name bytea PRIMARY KEY
 );
 
+-- The index of texts: the position up to which checkpoints are indexed. Without a row there is no index.
+CREATE TABLE search_mark (
+    one boolean PRIMARY KEY,
+    xact xid8 NOT NULL,
+    seq bigint NOT NULL
+);
+
+-- The grams of the texts that a checkpoint put, ascending.
+CREATE TABLE search_entry (
+    thread bigint NOT NULL,
+    branch bigint NOT NULL,
+    ordinal bigint NOT NULL,
+    grams integer[] NOT NULL,
+    PRIMARY KEY (thread, branch, ordinal)
+);
+
+CREATE INDEX search_grams ON search_entry USING gin (grams);
+
 -- The order of namespaces and keys is that of the first puts.
 CREATE SEQUENCE kv_order;
 

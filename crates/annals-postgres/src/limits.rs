@@ -32,3 +32,11 @@ pub(crate) const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) const WATCH_PAUSE: Duration = Duration::from_secs(1);
 /// Checkpoints that a search reads at once.
 pub(crate) const SEARCH_PAGE_ROWS: i64 = 1_024;
+/// Checkpoints that are indexed at once.
+pub(crate) const INDEX_PAGE_ROWS: i64 = 512;
+/// Checkpoints that a search compares without the index; more are indexed first.
+pub(crate) const INDEX_BEHIND_MAX: i64 = 256;
+/// Pages that one search indexes.
+pub(crate) const INDEX_PAGES_MAX: u32 = 8;
+/// Pauses of an indexing for commits that have not ended, each twice as long.
+pub(crate) const INDEX_WAITS_MAX: u32 = 9;

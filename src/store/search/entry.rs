@@ -12,6 +12,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, Visitor};
 
+use super::Grams;
 use crate::base::limits::{MAP_POSITION_MIN, SHOWN_EXTENSIONS_MAX, TEXT_POSITION_MIN};
 use crate::base::{Codec, PayloadRef, Value, decode_bytes, decode_value};
 use crate::limits::{SEARCH_TEXT_BYTES_MAX, SEARCHED_BYTES_MAX, TEXT_POSITION_END};
@@ -50,6 +51,11 @@ impl<'a> SearchedEntry<'a> {
         }
         let index = payload.index.unwrap_or_default();
         Ok(Some(Self { text, begun: bytes, index, payload, position }))
+    }
+
+    /// Returns the grams of the text, for an index: hashes of its parts, each once, ascending, below 2^30.
+    pub fn grams(&self) -> Vec<u32> {
+        Grams::of_text(&self.text).iter().collect()
     }
 
     /// Returns the key of an entry of a map.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::entry::SearchedEntry;
 use super::text::Words;
-use super::{SearchCursor, SearchHit, SearchPage, SearchQuery, Snippet};
+use super::{Grams, SearchCursor, SearchHit, SearchPage, SearchQuery, Snippet};
 use crate::base::limits::NAME_BYTES_MAX;
 use crate::base::{ThreadId, Timestamp};
 use crate::limits::SEARCH_HITS_MAX;
@@ -85,6 +85,12 @@ impl Search {
     /// Returns the place of the cursor.
     pub fn after(&self) -> Option<&HitPlace> {
         self.after.as_ref()
+    }
+
+    /// Returns grams of the words, for an index: all of them are among [`SearchedEntry::grams`] of every entry that
+    /// matches. There are none if no word is long enough.
+    pub fn grams(&self) -> Vec<u32> {
+        Grams::of_words(&self.words).iter().collect()
     }
 
     /// Returns whether a channel is searched.

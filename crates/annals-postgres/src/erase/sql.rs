@@ -15,7 +15,7 @@ pub(crate) const TRASH: &str = "SELECT t.id, f.id FROM thread t \
      LEFT JOIN thread f ON f.number = b.thread WHERE t.trashed_until <= $1 ORDER BY t.id";
 
 /// What goes with threads.
-pub(crate) const DELETIONS: [&str; 10] = [
+pub(crate) const DELETIONS: [&str; 11] = [
     "WITH gone AS (DELETE FROM operation_change WHERE thread = ANY ($1::bigint[]) RETURNING operation) \
      DELETE FROM operation o WHERE o.number IN (SELECT operation FROM gone) AND NOT EXISTS (\
      SELECT FROM operation_change c WHERE c.operation = o.number AND c.thread <> ALL ($1::bigint[]))",
@@ -23,6 +23,7 @@ pub(crate) const DELETIONS: [&str; 10] = [
     "DELETE FROM lease_group WHERE thread = ANY ($1::bigint[])",
     "DELETE FROM task_write WHERE thread = ANY ($1::bigint[])",
     "DELETE FROM range_delete WHERE thread = ANY ($1::bigint[])",
+    "DELETE FROM search_entry WHERE thread = ANY ($1::bigint[])",
     "DELETE FROM item WHERE thread = ANY ($1::bigint[])",
     "DELETE FROM checkpoint WHERE thread = ANY ($1::bigint[])",
     "DELETE FROM branch WHERE thread = ANY ($1::bigint[])",

@@ -82,11 +82,12 @@ macro_rules! of_branches {
 }
 
 /// The deletions of the rows of namespaces, given the numbers of the namespaces, then of their branches.
-pub(crate) const DELETIONS: [&str; 7] = [
+pub(crate) const DELETIONS: [&str; 8] = [
     "DELETE FROM timer x USING thread t WHERE t.number = $2 AND t.token = $1 AND x.thread = $2 \
      AND x.namespace = ANY ($3::bigint[]) AND $4::bigint[] IS NOT NULL",
     of_branches!("task_write"),
     of_branches!("range_delete"),
+    of_branches!("search_entry"),
     of_branches!("item"),
     of_branches!("checkpoint"),
     of_branches!("branch"),

@@ -1,5 +1,7 @@
-//! Searches: the texts of the log are compared, the newest first. *Absent:* an index of the texts.
+//! Searches: the texts of the log are compared, the newest first. An index shows the checkpoints whose text may match;
+//! the stored text decides.
 
+mod index;
 mod sql;
 
 use std::collections::{HashMap, HashSet};
@@ -9,8 +11,8 @@ use annals::base::Payload;
 use annals::store::backend::{BegunWord, HitPlace, NewestHits, Search, SearchedEntry};
 use annals::store::log::{HeadParts, Log, LogExt, RecordQuery, Searches};
 use annals::store::record::{ChannelValue, CheckpointRecord, ListChangeOp, StoredListChange};
-use annals::store::search::{SearchHit, SearchPage};
-use annals::store::{CheckpointRef, ItemRange, SearchQuery, StoreError};
+use annals::store::search::{SearchHit, SearchIndex, SearchPage};
+use annals::store::{CheckpointRef, ItemRange, SearchOptions, SearchQuery, StoreError};
 use tokio_postgres::Row;
 
 use self::sql as search_sql;
@@ -31,10 +33,16 @@ impl Searches for PostgresBackend {
         let mut newest = NewestHits::of(&search);
         let mut before = PgPlace { thread: i64::MAX, branch: i64::MAX, ordinal: i64::MAX };
         let mut seq = i64::MAX;
+        let grams: Vec<Option<i64>> = search.grams().into_iter().map(|gram| Some(gram.into())).collect();
+        let (statements, grams) = match !grams.is_empty() && index::is_ready(self)? {
+            true => (search_sql::INDEXED, Some(Param::Ints(grams))),
+            false => (search_sql::SCANNED, None),
+        };
         loop {
             let params = [seq, before.thread, before.branch, before.ordinal, SEARCH_PAGE_ROWS];
-            let params: Vec<Param> = params.map(|part| Param::Int(Some(part))).into();
-            let queries = [search_sql::PAGE, search_sql::ITEMS].map(|sql| PgQuery::new(sql, params.clone()));
+            let mut params: Vec<Param> = params.map(|part| Param::Int(Some(part))).into();
+            params.extend(grams.clone());
+            let queries = statements.map(|sql| PgQuery::new(sql, params.clone()));
             let answers = self.client.read(queries.into(), Together::Snapshot)?;
             let mut items = items_of(&answers[1])?;
             for row in &answers[0] {
@@ -100,6 +108,18 @@ impl Searches for PostgresBackend {
         }
         StoredListChange::order(&mut changes);
         Ok(Some(changes))
+    }
+
+    fn enable(&self, options: &SearchOptions) -> Result<(), StoreError> {
+        index::enable(self, options)
+    }
+
+    fn disable(&self) -> Result<(), StoreError> {
+        index::disable(self)
+    }
+
+    fn index(&self) -> Result<Option<SearchIndex>, StoreError> {
+        index::state(self)
     }
 }
 

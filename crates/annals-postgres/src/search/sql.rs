@@ -31,24 +31,96 @@ macro_rules! searched {
     };
 }
 
+/// The checkpoints of the index that have all grams, and those that are not indexed.
+macro_rules! found {
+    () => {
+        "SELECT * FROM (\
+         SELECT x.* FROM search_entry e JOIN checkpoint x ON x.thread = e.thread AND x.branch = e.branch \
+         AND x.ordinal = e.ordinal WHERE e.grams @> ($6::bigint[])::integer[] \
+         UNION ALL SELECT x.* FROM checkpoint x WHERE (x.xact, x.seq) > (coalesce((SELECT xact FROM search_mark), '0'), \
+         coalesce((SELECT seq FROM search_mark), 0))) y \
+         WHERE (seq, thread, branch, ordinal) < ($1, $2, $3, $4) \
+         ORDER BY seq DESC, thread DESC, branch DESC, ordinal DESC LIMIT $5"
+    };
+}
+
 /// A page of checkpoints before a place, the newest first.
-pub(crate) const PAGE: &str = concat!(
-    "SELECT ",
+macro_rules! page {
+    ($checkpoints:ident) => {
+        concat!(
+            "SELECT ",
+            record_columns!(),
+            ", ",
+            change_columns!(),
+            " FROM (",
+            $checkpoints!(),
+            ") c JOIN thread t ON t.number = c.thread JOIN namespace n ON n.thread = c.thread AND n.number = c.namespace \
+             ORDER BY c.seq DESC, c.thread DESC, c.branch DESC, c.ordinal DESC"
+        )
+    };
+}
+
+/// The items that the checkpoints of the page put.
+macro_rules! items {
+    ($checkpoints:ident) => {
+        concat!(
+            "SELECT i.thread, i.branch, i.ordinal, i.channel, i.position, i.task, ",
+            item_columns!(),
+            " FROM (",
+            $checkpoints!(),
+            ") c JOIN item i ON i.thread = c.thread AND i.branch = c.branch AND i.ordinal = c.ordinal \
+             WHERE i.codec IS NOT NULL"
+        )
+    };
+}
+
+/// A page of all checkpoints, and its items.
+pub(crate) const SCANNED: [&str; 2] = [page!(searched), items!(searched)];
+
+/// A page of those that the index shows, and its items.
+pub(crate) const INDEXED: [&str; 2] = [page!(found), items!(found)];
+
+/// The position up to which checkpoints are indexed, if there is an index, and how many are not, up to a limit.
+pub(crate) const MARK: &str = "SELECT m.xact::text, m.seq, (SELECT count(*) FROM (SELECT FROM checkpoint c \
+     WHERE (c.xact, c.seq) > ((SELECT xact FROM search_mark), (SELECT seq FROM search_mark)) LIMIT $1) x) \
+     FROM search_mark m";
+
+macro_rules! unindexed {
+    () => {
+        "SELECT * FROM checkpoint \
+         WHERE (xact, seq) > ((SELECT xact FROM search_mark), (SELECT seq FROM search_mark)) \
+         AND xact < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY xact, seq LIMIT $1"
+    };
+}
+
+/// The next checkpoints to index, with the position of each.
+pub(crate) const UNINDEXED: &str = concat!(
+    "SELECT c.xact::text, ",
     record_columns!(),
     ", ",
     change_columns!(),
     " FROM (",
-    searched!(),
+    unindexed!(),
     ") c JOIN thread t ON t.number = c.thread JOIN namespace n ON n.thread = c.thread AND n.number = c.namespace \
-     ORDER BY c.seq DESC, c.thread DESC, c.branch DESC, c.ordinal DESC"
+     ORDER BY c.xact, c.seq"
 );
 
-/// The items that the checkpoints of the page put.
-pub(crate) const ITEMS: &str = concat!(
-    "SELECT i.thread, i.branch, i.ordinal, i.channel, i.position, i.task, ",
-    item_columns!(),
-    " FROM (",
-    searched!(),
-    ") c JOIN item i ON i.thread = c.thread AND i.branch = c.branch AND i.ordinal = c.ordinal \
-     WHERE i.codec IS NOT NULL"
-);
+/// The items that they put.
+pub(crate) const UNINDEXED_ITEMS: &str = items!(unindexed);
+
+/// Moves the mark from one position to another, and adds the grams of the checkpoints between: slices of the last array.
+/// Nothing is added if another process has moved it.
+pub(crate) const INDEX: &str = "WITH moved AS (\
+     UPDATE search_mark SET xact = $3::text::xid8, seq = $4 WHERE xact = $1::text::xid8 AND seq = $2 RETURNING seq) \
+     INSERT INTO search_entry (thread, branch, ordinal, grams) \
+     SELECT x.thread, x.branch, x.ordinal, (($10::bigint[])[x.first:x.last])::integer[] \
+     FROM moved CROSS JOIN unnest($5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[]) \
+     AS x (thread, branch, ordinal, first, last) \
+     JOIN checkpoint c ON c.thread = x.thread AND c.branch = x.branch AND c.ordinal = x.ordinal \
+     ON CONFLICT (thread, branch, ordinal) DO NOTHING";
+
+pub(crate) const ENABLE: &str =
+    "INSERT INTO search_mark (one, xact, seq) VALUES (true, '0', 0) ON CONFLICT (one) DO NOTHING";
+
+/// The deletions that remove the index.
+pub(crate) const DISABLE: [&str; 2] = ["DELETE FROM search_mark", "DELETE FROM search_entry"];
