@@ -50,6 +50,8 @@ pub struct PostgresBackend {
     pub(crate) signal: Arc<LogSignal>,
     notifier: Arc<Notifier>,
     listens: AtomicBool,
+    /// The mark of the server in positions of followers.
+    pub(crate) server: u32,
 }
 
 impl PostgresBackend {
@@ -67,7 +69,7 @@ impl PostgresBackend {
         }
         let client = PgClient::start(config).map_err(|error| open_error(&shown, error.to_string()))?;
         let (lanes, of) = (Arc::clone(&client.lanes), shown.clone());
-        client.wait(async move { schema::prepare(&lanes, &of).await })?;
+        let server = client.wait(async move { schema::prepare(&lanes, &of).await })?;
         let signal = Arc::new(LogSignal::default());
         let notifier = Arc::new(Notifier::new());
         client.spawn(Arc::clone(&notifier).run(Arc::clone(&client.lanes)));
@@ -86,6 +88,7 @@ impl PostgresBackend {
             signal,
             notifier,
             listens: AtomicBool::new(false),
+            server,
         })
     }
 

@@ -40,3 +40,6 @@ pub(crate) const INDEX_BEHIND_MAX: i64 = 256;
 pub(crate) const INDEX_PAGES_MAX: u32 = 8;
 /// Pauses of an indexing for commits that have not ended, each twice as long.
 pub(crate) const INDEX_WAITS_MAX: u32 = 9;
+/// How far before its position a follower begins on a server on which a dump was restored, in microseconds: longer than
+/// a commit takes.
+pub(crate) const RESTORE_OVERLAP_MICROS: i64 = 60_000_000;

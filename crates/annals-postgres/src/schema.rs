@@ -1,7 +1,9 @@
-//! Opens a database: verifies the tables of the store, and makes them if there are none.
+//! Opens a database: verifies the tables of the store, and makes them if there are none. Those of a dump of another
+//! server get numbers of transactions that are below all of this one.
 
 use annals::store::StoreError;
 use tokio_postgres::Client;
+use tokio_postgres::types::{ToSql, Type};
 
 use crate::client::Connections;
 use crate::error::{PgFault, open_error, open_fault};
@@ -10,22 +12,31 @@ use crate::sql;
 /// The version of the schema.
 const VERSION: i64 = 1;
 
-/// Verifies the schema of the database. `shown` names it in errors.
-pub(crate) async fn prepare(lanes: &Connections, shown: &str) -> Result<(), StoreError> {
-    let client = lanes.connect().await.map_err(|fault| open_fault(shown, fault))?;
-    let (encoding, version) = make(&client).await.map_err(|fault| open_fault(shown, fault))?;
-    if encoding != "UTF8" {
-        return Err(open_error(shown, format!("the database is encoded in {encoding}, and UTF8 is needed")));
-    }
-    if version != VERSION {
-        let reason = format!("its tables are of version {version}, and this program reads version {VERSION}");
-        return Err(open_error(shown, reason));
-    }
-    Ok(())
+/// What an opening finds.
+struct FoundSchema {
+    encoding: String,
+    version: i64,
+    /// The identifier of the server.
+    system: i64,
 }
 
-/// Makes the tables if there are none. Returns the encoding of the database and the version of the tables.
-async fn make(client: &Client) -> Result<(String, i64), PgFault> {
+/// Verifies the schema of the database, and returns the mark of the server. `shown` names the database in errors.
+pub(crate) async fn prepare(lanes: &Connections, shown: &str) -> Result<u32, StoreError> {
+    let client = lanes.connect().await.map_err(|fault| open_fault(shown, fault))?;
+    let found = make(&client).await.map_err(|fault| open_fault(shown, fault))?;
+    if found.encoding != "UTF8" {
+        let reason = format!("the database is encoded in {}, and UTF8 is needed", found.encoding);
+        return Err(open_error(shown, reason));
+    }
+    if found.version != VERSION {
+        let reason = format!("its tables are of version {}, and this program reads version {VERSION}", found.version);
+        return Err(open_error(shown, reason));
+    }
+    Ok((found.system ^ (found.system >> 32)) as u32)
+}
+
+/// Makes the tables if there are none.
+async fn make(client: &Client) -> Result<FoundSchema, PgFault> {
     let encoding: String = client.query_typed(sql::ENCODING, &[]).await?[0].try_get(0)?;
     client.batch_execute(sql::BEGIN).await?;
     let there = client.query_typed(sql::SCHEMA_IS_THERE, &[]).await?;
@@ -35,14 +46,28 @@ async fn make(client: &Client) -> Result<(String, i64), PgFault> {
         let there = client.query_typed(sql::SCHEMA_IS_THERE, &[]).await?;
         if !there[0].try_get::<_, bool>(0)? {
             client.batch_execute(sql::SCHEMA).await?;
-            let version = (&VERSION as &(dyn tokio_postgres::types::ToSql + Sync), tokio_postgres::types::Type::INT8);
+            let version = (&VERSION as &(dyn ToSql + Sync), Type::INT8);
             client.query_typed(sql::NOTE_SCHEMA, &[version]).await?;
         }
     }
-    let version = match encoding.as_str() {
-        "UTF8" => client.query_typed(sql::SCHEMA_VERSION, &[]).await?[0].try_get(0)?,
-        _ => 0,
-    };
+    let mut found = FoundSchema { encoding, version: 0, system: 0 };
+    if found.encoding == "UTF8" {
+        let row = client.query_typed(sql::SCHEMA_VERSION, &[]).await?.remove(0);
+        (found.version, found.system) = (row.try_get(0)?, row.try_get(2)?);
+        let is_restored = row.try_get::<_, i64>(1)? != found.system;
+        if found.version == VERSION && is_restored {
+            lower(client).await?;
+        }
+    }
     client.batch_execute(sql::COMMIT).await?;
-    Ok((encoding, version))
+    Ok(found)
+}
+
+/// Lowers the numbers of transactions that another server has given.
+async fn lower(client: &Client) -> Result<(), PgFault> {
+    if !client.query_typed(sql::NOTE_SERVER, &[]).await?.is_empty() {
+        client.query_typed(sql::LOWER_CHECKPOINTS, &[]).await?;
+        client.query_typed(sql::LOWER_MARK, &[]).await?;
+    }
+    Ok(())
 }

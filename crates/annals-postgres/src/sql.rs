@@ -119,9 +119,15 @@ pub(crate) use {
     task_writes, wanted,
 };
 
-/// The version and the server of the schema, if there is one.
+/// Whether there is a schema, its version, the server that wrote it, and this one.
 pub(crate) const SCHEMA_IS_THERE: &str = "SELECT to_regclass('annals_schema') IS NOT NULL";
-pub(crate) const SCHEMA_VERSION: &str = "SELECT version, system FROM annals_schema";
+pub(crate) const SCHEMA_VERSION: &str =
+    "SELECT version, system, (SELECT system_identifier FROM pg_control_system()) FROM annals_schema";
+/// Notes that the tables are on this server. Of several processes, one finds that they were not.
+pub(crate) const NOTE_SERVER: &str = "UPDATE annals_schema SET system = c.system_identifier FROM pg_control_system() c \
+     WHERE system <> c.system_identifier RETURNING version";
+pub(crate) const LOWER_CHECKPOINTS: &str = "UPDATE checkpoint SET xact = '0'";
+pub(crate) const LOWER_MARK: &str = "UPDATE search_mark SET xact = '0', seq = 0";
 pub(crate) const LOCK_SCHEMA: &str = "SELECT pg_advisory_xact_lock(6150420190)";
 pub(crate) const NOTE_SCHEMA: &str = "INSERT INTO annals_schema SELECT $1, system_identifier FROM pg_control_system()";
 pub(crate) const ENCODING: &str = "SELECT current_setting('server_encoding')";

@@ -20,25 +20,34 @@ use self::sql as follow_sql;
 use crate::PostgresBackend;
 use crate::client::{Connections, Param, PgQuery, Together};
 use crate::error::{PgFault, corrupt};
-use crate::limits::{NOTIFY_INTERVAL, RECONNECT_PAUSE, WATCH_PAUSE};
+use crate::limits::{NOTIFY_INTERVAL, RECONNECT_PAUSE, RESTORE_OVERLAP_MICROS, WATCH_PAUSE};
 use crate::rows::{Cells, record};
 
-/// Reads a position: the number of a transaction, and a `seq`.
-fn parts(position: &LogPosition) -> Result<(u64, i64), StoreError> {
+/// A transaction, a `seq`, and the mark of the server.
+const POSITION_BYTES: usize = 20;
+
+/// Reads a position: the number of a transaction, and a `seq`. One of another server, from which the tables were
+/// restored, is a little before its `seq`: the numbers of the transactions were lost.
+fn parts(position: &LogPosition, server: u32) -> Result<(u64, i64), StoreError> {
     let bytes = position.as_bytes();
     if bytes.is_empty() {
         return Ok((0, i64::MIN));
     }
     let foreign = || StoreError::Invalid { field: "position", reason: "it is of another store".into() };
-    let bytes: [u8; 16] = bytes.try_into().map_err(|_| foreign())?;
-    let number = u128::from_be_bytes(bytes);
-    Ok(((number >> 64) as u64, (number as u64).cast_signed()))
+    let bytes: [u8; POSITION_BYTES] = bytes.try_into().map_err(|_| foreign())?;
+    let (number, of) = bytes.split_at(16);
+    let number = u128::from_be_bytes(number.try_into().map_err(|_| foreign())?);
+    let (xact, seq) = ((number >> 64) as u64, (number as u64).cast_signed());
+    if of == server.to_be_bytes() { Ok((xact, seq)) } else { Ok((0, seq.saturating_sub(RESTORE_OVERLAP_MICROS))) }
 }
 
-fn position(xact: &str, seq: i64) -> Result<LogPosition, StoreError> {
+fn position(xact: &str, seq: i64, server: u32) -> Result<LogPosition, StoreError> {
     let xact: u64 = xact.parse().map_err(|_| corrupt("checkpoint.xact", "it is not a number"))?;
     let number = (u128::from(xact) << 64) | u128::from(seq.cast_unsigned());
-    LogPosition::from_bytes(&number.to_be_bytes())
+    let mut bytes = [0; POSITION_BYTES];
+    bytes[..16].copy_from_slice(&number.to_be_bytes());
+    bytes[16..].copy_from_slice(&server.to_be_bytes());
+    LogPosition::from_bytes(&bytes)
 }
 
 impl Follow for PostgresBackend {
@@ -48,7 +57,7 @@ impl Follow for PostgresBackend {
         thread: Option<&ThreadId>,
         limit: usize,
     ) -> Result<ChangePage, StoreError> {
-        let (xact, seq) = parts(after)?;
+        let (xact, seq) = parts(after, self.server)?;
         let params = [
             Param::Text(Some(xact.to_string())),
             Param::Int(Some(seq)),
@@ -61,7 +70,7 @@ impl Follow for PostgresBackend {
             let mut cells = Cells::of(row);
             let xact = cells.next::<String>()?;
             let of = record(&mut cells)?.record;
-            last = position(&xact, of.seq.cast_signed())?;
+            last = position(&xact, of.seq.cast_signed(), self.server)?;
             records.push((last, of));
         }
         Ok(ChangePage::new(records, last))
@@ -72,7 +81,7 @@ impl Follow for PostgresBackend {
         let rows = self.client.read(vec![PgQuery::new(follow_sql::POSITION, [offset])], Together::Apart)?.remove(0);
         let Some(row) = rows.first() else { return Ok(LogPosition::START) };
         let mut cells = Cells::of(row);
-        position(cells.next()?, cells.next()?)
+        position(cells.next()?, cells.next()?, self.server)
     }
 
     fn watch(&self) -> Result<LogWatch, StoreError> {

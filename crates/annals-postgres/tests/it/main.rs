@@ -8,6 +8,7 @@
 
 mod calls;
 mod faults;
+mod proxy;
 mod server;
 mod suite;
 
@@ -27,6 +28,9 @@ const AT_ONCE: usize = 6;
 /// The tests that run alone: a follower waits for the oldest transaction that has not ended, and faults come to all
 /// connections.
 const ALONE: [&str; 5] = ["suite::following", "suite::calls", "suite::race_of", "calls::", "faults::"];
+
+/// The tests with the most round trips, which begin first.
+const LONG: [&str; 2] = ["suite::pruning::linear", "suite::replay::random_history"];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -53,7 +57,8 @@ fn main() -> ExitCode {
     let is_wanted = |name: &String| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let chosen: Vec<&Test> = tests.iter().filter(|(name, _)| is_wanted(name)).collect();
     let is_alone = |test: &&&Test| ALONE.iter().any(|start| test.0.starts_with(start));
-    let (alone, others): (Vec<&Test>, Vec<&Test>) = chosen.iter().partition(is_alone);
+    let (alone, mut others): (Vec<&Test>, Vec<&Test>) = chosen.iter().partition(is_alone);
+    others.sort_by_key(|test| !LONG.contains(&test.0.as_str()));
     let (failed, next) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
     let run = |(name, test): &Test| {
         let outcome = catch_unwind(AssertUnwindSafe(|| test(&server)));

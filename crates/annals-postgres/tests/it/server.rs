@@ -1,17 +1,25 @@
 //! A server for the tests: that of the environment, or one that is started for them.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals_postgres::PostgresBackend;
-use tokio_postgres::NoTls;
+use tokio_postgres::{NoTls, SimpleQueryMessage};
+
+/// The name of the socket in the folder of a server.
+pub(crate) const SOCKET: &str = ".s.PGSQL.5432";
+/// Attempts to reach a server that recovers.
+const CONNECTS_MAX: u32 = 100_000;
+/// Attempts to start a server.
+const STARTS_MAX: u32 = 100;
 
 /// The user as whom the server runs if the tests run as root, which it refuses.
 const USERS: [&str; 2] = ["postgres", "nobody"];
 
 #[allow(clippy::disallowed_methods, reason = "the environment names the server of the tests")]
-fn variable(name: &str) -> Option<String> {
+pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
@@ -30,43 +38,81 @@ struct Started {
     folder: tempfile::TempDir,
     programs: PathBuf,
     user: Option<&'static str>,
+    fsync: &'static str,
 }
 
 impl Server {
+    /// Starts a server that does not sync: what it has acknowledged survives its end, and not that of the machine.
     pub(crate) fn start() -> Result<Self, String> {
+        Self::start_with("off")
+    }
+
+    /// Starts a server that syncs each commit.
+    #[allow(dead_code, reason = "the figures use it")]
+    pub(crate) fn start_synced() -> Result<Self, String> {
+        Self::start_with("on")
+    }
+
+    fn start_with(fsync: &'static str) -> Result<Self, String> {
         if let Some(url) = variable("ANNALS_POSTGRES") {
             return Ok(Self { url, started: None, schemas: AtomicU64::new(0) });
         }
         let programs = programs().ok_or("there is no initdb; Debian's package is `postgresql`")?;
         let user = if is_root() { Some(user().ok_or("root needs another user for the server")?) } else { None };
-        let folder = tempfile::Builder::new().prefix("annals-pg").tempdir().map_err(|error| error.to_string())?;
-        if let Some(user) = user {
-            checked(Command::new("chown").arg(user).arg(folder.path()))?;
-        }
-        let started = Started { folder, programs, user };
-        let data = started.data();
-        checked(started.command("initdb").arg("-D").arg(&data).args([
-            "-U",
-            "postgres",
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--no-sync",
-        ]))?;
-        started.control("start")?;
+        let started = Started { folder: folder(user)?, programs, user, fsync };
+        started.make()?;
+        Self::of(started)
+    }
+
+    /// Ends this server as a failure does, and starts another one on a copy of its files.
+    pub(crate) fn moved(&self) -> Option<Self> {
+        let started = self.started.as_ref()?;
+        started.control("stop").expect("the server stops");
+        let other = started.on_another_folder().expect("a folder");
+        let (from, to) = (started.data(), other.data());
+        checked(started.as_user("cp").arg("-a").args([from, to])).expect("the files are copied");
+        _ = std::fs::remove_file(other.data().join("postmaster.pid"));
+        Some(Self::of(other).expect("the server starts"))
+    }
+
+    /// Starts another server without anything in it.
+    pub(crate) fn another(&self) -> Option<Self> {
+        let other = self.started.as_ref()?.on_another_folder().expect("a folder");
+        other.make().expect("the server is made");
+        Some(Self::of(other).expect("the server starts"))
+    }
+
+    fn of(started: Started) -> Result<Self, String> {
+        started.start();
         let url = format!("postgres://postgres@localhost/postgres?host={}", started.folder.path().display());
         Ok(Self { url, started: Some(started), schemas: AtomicU64::new(0) })
     }
 
-    /// Runs statements on a connection of its own.
+    /// Runs statements on a connection of its own. A server that is not there yet is waited for.
     pub(crate) fn run(&self, sql: &str) {
+        self.select(sql);
+    }
+
+    /// Runs statements, and returns the first column of all rows as text.
+    pub(crate) fn select(&self, sql: &str) -> Vec<String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
-            let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await.expect("the server is reached");
-            tokio::spawn(connection);
-            client.batch_execute(sql).await.expect("the statements run");
-        });
+            for _ in 0..CONNECTS_MAX {
+                let Ok((client, connection)) = tokio_postgres::connect(&self.url, NoTls).await else { continue };
+                tokio::spawn(connection);
+                let rows = match client.simple_query(sql).await {
+                    // The server has ended all connections, or the connection.
+                    Err(error) if error.code().is_none_or(|code| code.code().starts_with("57P")) => continue,
+                    rows => rows.expect("the statements run"),
+                };
+                let first = |message: &SimpleQueryMessage| match message {
+                    SimpleQueryMessage::Row(row) => row.get(0).map(ToOwned::to_owned),
+                    _ => None,
+                };
+                return rows.iter().filter_map(first).collect();
+            }
+            panic!("the server is not reached");
+        })
     }
 
     /// Cuts all connections but its own.
@@ -74,12 +120,77 @@ impl Server {
         self.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'");
     }
 
+    /// Kills the process behind a connection, after which the server ends all others and recovers. A server that was not
+    /// started here is left alone.
+    pub(crate) fn kill_backend(&self) {
+        let others = "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend' \
+                      ORDER BY random() LIMIT 1";
+        for pid in self.started.iter().flat_map(|_| self.select(others)) {
+            kill(&pid);
+        }
+    }
+
     /// Kills the server and starts it again; a server that was not started here is left alone.
     pub(crate) fn restart(&self) {
         if let Some(started) = &self.started {
-            started.control("stop").expect("the server stops");
-            started.control("start").expect("the server starts");
+            started.kill();
+            started.start();
         }
+    }
+
+    /// Does something while another connection has run a statement in a transaction that it does not end.
+    pub(crate) fn while_locked(&self, sql: &str, act: impl FnOnce()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await.expect("the server is reached");
+            tokio::spawn(connection);
+            client.batch_execute(&format!("BEGIN; {sql}")).await.expect("the statement runs");
+            act();
+            client.batch_execute("ROLLBACK").await.expect("the transaction ends");
+        });
+    }
+
+    /// Returns a table space of a few megabytes; `None` if no file system can be mounted.
+    pub(crate) fn small_disk(&self) -> Option<SmallDisk> {
+        let started = self.started.as_ref()?;
+        let folder = started.folder.path().join("small");
+        std::fs::create_dir(&folder).ok()?;
+        let options = ["-t", "tmpfs", "-o", "size=12m,mode=777", "tmpfs"];
+        checked(Command::new("mount").args(options).arg(&folder)).ok()?;
+        let disk = SmallDisk { name: "small", folder };
+        let data = disk.folder.join("data");
+        checked(started.as_user("mkdir").arg(&data)).ok()?;
+        self.run(&format!("CREATE TABLESPACE {} LOCATION '{}'", disk.name, data.display()));
+        Some(disk)
+    }
+
+    /// Restores the dump of a schema of another server.
+    pub(crate) fn restore(&self, mut dump: Command, url: &str, schema: &str) {
+        let started = self.started.as_ref().expect("it was started");
+        let file = started.folder.path().join("dump");
+        let plain = url.split("&options").next().unwrap_or_default();
+        let dumped = dump.args(["--schema", schema, "--dbname", plain]).output().expect("the dump runs");
+        assert!(dumped.status.success(), "{}", String::from_utf8_lossy(&dumped.stderr));
+        std::fs::write(&file, &dumped.stdout).expect("the dump is stored");
+        let mut restore = started.command("psql");
+        restore.args(["--quiet", "--set", "ON_ERROR_STOP=1", "--dbname", &self.url, "--file"]).arg(&file);
+        checked(&mut restore).expect("the dump is restored");
+    }
+
+    /// Returns the path of the socket of a server that was started here.
+    pub(crate) fn socket(&self) -> Option<PathBuf> {
+        Some(self.started.as_ref()?.folder.path().join(SOCKET))
+    }
+
+    /// Returns the command that runs a program of the server as its user.
+    pub(crate) fn command(&self, program: &str) -> Option<Command> {
+        Some(self.started.as_ref()?.command(program))
+    }
+
+    /// Returns the URL of a schema.
+    pub(crate) fn url_of(&self, schema: &str) -> String {
+        let joined = if self.url.contains('?') { '&' } else { '?' };
+        format!("{}{joined}options=-csearch_path%3D{schema}", self.url)
     }
 
     /// Returns the URL of an empty schema.
@@ -87,8 +198,7 @@ impl Server {
         let number = self.schemas.fetch_add(1, Ordering::Relaxed);
         let name = format!("annals_{}_{number}", std::process::id());
         self.run(&format!("DROP SCHEMA IF EXISTS {name} CASCADE; CREATE SCHEMA {name}"));
-        let joined = if self.url.contains('?') { '&' } else { '?' };
-        format!("{}{joined}options=-csearch_path%3D{name}", self.url)
+        self.url_of(&name)
     }
 
     /// Returns a backend in an empty schema.
@@ -97,29 +207,73 @@ impl Server {
     }
 }
 
+/// A table space on a small file system, which is unmounted at the end.
+pub(crate) struct SmallDisk {
+    pub(crate) name: &'static str,
+    folder: PathBuf,
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        _ = checked(Command::new("umount").arg("--lazy").arg(&self.folder));
+    }
+}
+
 impl Started {
     fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
-    fn command(&self, program: &str) -> Command {
-        let path = self.programs.join(program);
+    fn on_another_folder(&self) -> Result<Self, String> {
+        Ok(Self { folder: folder(self.user)?, programs: self.programs.clone(), user: self.user, fsync: self.fsync })
+    }
+
+    /// Returns the command that runs a program as the user of the server.
+    fn as_user(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = match self.user {
             Some(user) => {
                 let mut command = Command::new("runuser");
-                command.args(["-u", user, "--"]).arg(path);
+                command.args(["-u", user, "--"]).arg(program);
                 command
             }
-            None => Command::new(path),
+            None => Command::new(program),
         };
         command.current_dir(self.folder.path());
         command
     }
 
+    fn command(&self, program: &str) -> Command {
+        self.as_user(self.programs.join(program))
+    }
+
+    fn make(&self) -> Result<(), String> {
+        let options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-instructions"];
+        checked(self.command("initdb").arg("-D").arg(self.data()).args(options))
+    }
+
+    /// Starts the server. One that was killed before is gone when its processes have noticed.
+    fn start(&self) {
+        let mut outcome = Ok(());
+        for _ in 0..STARTS_MAX {
+            outcome = self.control("start");
+            if outcome.is_ok() {
+                return;
+            }
+        }
+        outcome.expect("the server starts");
+    }
+
+    /// Kills the first process of the server; the others end by themselves.
+    fn kill(&self) {
+        let pid = std::fs::read_to_string(self.data().join("postmaster.pid")).expect("the server runs");
+        kill(pid.lines().next().expect("it begins with the number of the process"));
+    }
+
     fn control(&self, action: &str) -> Result<(), String> {
-        let folder = self.folder.path().display();
+        let (folder, fsync) = (self.folder.path().display(), self.fsync);
         let options = format!(
-            "-c listen_addresses='' -c unix_socket_directories={folder} -c fsync=off -c max_connections=200 -c autovacuum=off"
+            "-c listen_addresses='' -c unix_socket_directories={folder} -c fsync={fsync} -c max_connections=200 \
+             -c autovacuum=off"
         );
         let log = self.folder.path().join("log");
         let mut command = self.command("pg_ctl");
@@ -130,10 +284,21 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        if let Err(reason) = self.control("stop") {
-            println!("the server was not stopped: {reason}");
-        }
+        // A server that was killed is not there.
+        _ = self.control("stop");
     }
+}
+
+fn folder(user: Option<&str>) -> Result<tempfile::TempDir, String> {
+    let folder = tempfile::Builder::new().prefix("annals-pg").tempdir().map_err(|error| error.to_string())?;
+    if let Some(user) = user {
+        checked(Command::new("chown").arg(user).arg(folder.path()))?;
+    }
+    Ok(folder)
+}
+
+fn kill(pid: &str) {
+    checked(Command::new("kill").args(["-KILL", pid.trim()])).expect("the process is killed");
 }
 
 fn checked(command: &mut Command) -> Result<(), String> {
@@ -155,11 +320,12 @@ fn user() -> Option<&'static str> {
     USERS.into_iter().find(|user| Command::new("id").arg(user).output().is_ok_and(|id| id.status.success()))
 }
 
-/// Returns the folder of the programs of the newest server.
+/// Returns the folder of the programs: of Debian's newest server, or one of the path.
 fn programs() -> Option<PathBuf> {
     let of_debian = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = of_debian.map(|entry| entry.path().join("bin")).collect();
     found.sort();
+    found.reverse();
     found.extend(variable("PATH").into_iter().flat_map(|path| std::env::split_paths(&path).collect::<Vec<_>>()));
-    found.into_iter().rev().find(|folder| Path::new(folder).join("initdb").exists() && folder.join("postgres").exists())
+    found.into_iter().find(|folder| Path::new(folder).join("initdb").exists() && folder.join("postgres").exists())
 }
