@@ -273,3 +273,92 @@ CREATE TABLE cache_entry (
 );
 
 CREATE INDEX cache_expires_at ON cache_entry (expires_at) WHERE expires_at IS NOT NULL;
+
+-- The views of a file, as far as SQL can show them. Ids are of the type uuid, timestamps in ISO 8601, values in MessagePack.
+
+CREATE VIEW v_heads (thread, namespace, seq, newest) AS
+SELECT t.id, n.path, h.seq, w.seq
+FROM thread t JOIN namespace n ON n.thread = t.number
+    JOIN checkpoint w ON w.thread = n.thread AND w.branch = n.newest_branch AND w.ordinal = n.newest_ordinal
+    LEFT JOIN checkpoint h ON h.thread = n.thread AND h.branch = n.head_branch AND h.ordinal = n.head_ordinal;
+
+-- The newest change of each fact. Its content is the value before and the value after: byte 0 for none, or byte 2, the
+-- length in groups of seven bits, the lowest first, and the text.
+CREATE VIEW v_facts (thread, fact, value) AS
+SELECT t.id, convert_from(substr(c.field, CASE WHEN get_byte(c.field, 2) < 128 THEN 4 ELSE 5 END), 'UTF8'),
+    CASE WHEN position('\x00'::bytea IN x.after) = 0 THEN convert_from(x.after, 'UTF8') ELSE encode(x.after, 'escape') END
+FROM (SELECT DISTINCT ON (o.thread, o.field) o.thread, o.field, o.content FROM operation_change o
+        WHERE substr(o.field, 1, 2) = '\x0003'::bytea ORDER BY o.thread, o.field, o.operation DESC) c
+    JOIN thread t ON t.number = c.thread
+    CROSS JOIN LATERAL (SELECT CASE
+        WHEN get_byte(c.content, 0) = 0 THEN 1
+        WHEN get_byte(c.content, 1) < 128 THEN 2 + get_byte(c.content, 1)
+        WHEN get_byte(c.content, 2) < 128 THEN 3 + get_byte(c.content, 1) % 128 + get_byte(c.content, 2) * 128
+        WHEN get_byte(c.content, 3) < 128 THEN 4 + get_byte(c.content, 1) % 128 + get_byte(c.content, 2) % 128 * 128
+            + get_byte(c.content, 3) * 16384
+        ELSE 5 + get_byte(c.content, 1) % 128 + get_byte(c.content, 2) % 128 * 128
+            + get_byte(c.content, 3) % 128 * 16384 + get_byte(c.content, 4) * 2097152 END AS tag) a
+    CROSS JOIN LATERAL (SELECT CASE WHEN get_byte(c.content, a.tag) = 0 THEN NULL
+        WHEN get_byte(c.content, a.tag + 1) < 128 THEN substr(c.content, a.tag + 3)
+        WHEN get_byte(c.content, a.tag + 2) < 128 THEN substr(c.content, a.tag + 4)
+        WHEN get_byte(c.content, a.tag + 3) < 128 THEN substr(c.content, a.tag + 5)
+        ELSE substr(c.content, a.tag + 6) END AS after) x
+WHERE x.after IS NOT NULL;
+
+CREATE VIEW v_threads (thread, created_at, updated_at, namespaces, branches, checkpoints, title, project, labels, archived,
+    pinned, graph) AS
+SELECT t.id,
+    to_char(timestamp 'epoch' + t.created_at * interval '1 microsecond', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+    to_char(timestamp 'epoch' + t.updated_at * interval '1 microsecond', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+    (SELECT count(*) FROM namespace n WHERE n.thread = t.number),
+    (SELECT count(*) FROM branch b WHERE b.thread = t.number),
+    (SELECT count(*) FROM checkpoint c WHERE c.thread = t.number),
+    (SELECT f.value FROM v_facts f WHERE f.thread = t.id AND f.fact = 'title'),
+    (SELECT f.value FROM v_facts f WHERE f.thread = t.id AND f.fact = 'project'),
+    (SELECT f.value FROM v_facts f WHERE f.thread = t.id AND f.fact = 'labels'),
+    t.archived::integer,
+    EXISTS (SELECT FROM v_facts f WHERE f.thread = t.id AND f.fact = 'pinned')::integer,
+    t.graph
+FROM thread t;
+
+CREATE VIEW v_checkpoints (seq, thread, namespace, checkpoint, parent, branch, ordinal, step, source, created_at, run,
+    app_version, metadata, sum, is_head) AS
+SELECT c.seq, t.id, n.path, encode(c.id, 'hex')::uuid, encode(c.parent, 'hex')::uuid, c.branch, c.ordinal, c.step,
+    CASE c.source WHEN 0 THEN 'input' WHEN 1 THEN 'loop' WHEN 2 THEN 'update' WHEN 3 THEN 'fork' END,
+    to_char(timestamp 'epoch' + c.created_at * interval '1 microsecond', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+    encode(c.run, 'hex')::uuid, c.app_version, c.metadata, c.checksum,
+    (n.head_branch IS NOT DISTINCT FROM c.branch AND n.head_ordinal IS NOT DISTINCT FROM c.ordinal)::integer
+FROM checkpoint c JOIN thread t ON t.number = c.thread
+    JOIN namespace n ON n.thread = c.thread AND n.number = c.namespace;
+
+CREATE VIEW v_messages (thread, namespace, branch, channel, slot, ordinal, seq, created_at, id, kind, name, text, tool_calls,
+    input_tokens, output_tokens) AS
+SELECT t.id, n.path, i.branch, i.channel, i.position, i.ordinal, c.seq,
+    to_char(timestamp 'epoch' + c.created_at * interval '1 microsecond', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+    i.item_id, i.kind, i.name, i.body, i.tool_calls, i.input_tokens, i.output_tokens
+FROM item i JOIN checkpoint c ON c.thread = i.thread AND c.branch = i.branch AND c.ordinal = i.ordinal
+    JOIN thread t ON t.number = i.thread
+    JOIN namespace n ON n.thread = c.thread AND n.number = c.namespace
+WHERE i.kind IS NOT NULL;
+
+CREATE VIEW v_channel_versions (thread, namespace, branch, ordinal, seq, channel, version, kind) AS
+SELECT t.id, n.path, c.branch, c.ordinal, c.seq, x.channel,
+    ('x' || lpad(encode(substr(x.change, 2, get_byte(x.change, 0) / 4), 'hex'), 16, '0'))::bit(64)::bigint,
+    CASE get_byte(x.change, 0) % 4 WHEN 0 THEN 'empty' WHEN 1 THEN 'value' WHEN 2 THEN 'list' END
+FROM checkpoint c CROSS JOIN LATERAL unnest(c.channels, c.contents) AS x (channel, change)
+    JOIN thread t ON t.number = c.thread
+    JOIN namespace n ON n.thread = c.thread AND n.number = c.namespace;
+
+CREATE VIEW v_timers (thread, namespace, checkpoint, task, wake_at) AS
+SELECT t.id, n.path, encode(x.checkpoint, 'hex')::uuid, encode(x.task, 'hex')::uuid,
+    to_char(timestamp 'epoch' + x.wake_at * interval '1 microsecond', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+FROM timer x JOIN thread t ON t.number = x.thread
+    JOIN namespace n ON n.thread = x.thread AND n.number = x.namespace;
+
+CREATE VIEW v_kv (namespace, key, created_at, updated_at, expires_at, codec, data) AS
+SELECT n.path, convert_from(k.key, 'UTF8'),
+    to_char(timestamp 'epoch' + k.created_at * interval '1 microsecond', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+    to_char(timestamp 'epoch' + k.updated_at * interval '1 microsecond', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+    to_char(timestamp 'epoch' + k.expires_at * interval '1 microsecond', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+    k.codec, k.value
+FROM kv_entry k JOIN kv_namespace n ON n.number = k.namespace;

@@ -11,6 +11,7 @@ mod faults;
 mod proxy;
 mod server;
 mod suite;
+mod views;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -37,7 +38,8 @@ fn main() -> ExitCode {
     if args.first().is_some_and(|arg| arg == "race") {
         return suite::race(&args[1..]);
     }
-    let tests: Vec<Test> = suite::tests().into_iter().chain(calls::tests()).chain(faults::tests()).collect();
+    let tests: Vec<Test> =
+        suite::tests().into_iter().chain(calls::tests()).chain(faults::tests()).chain(views::tests()).collect();
     if args.iter().any(|arg| arg == "--list") {
         tests.iter().for_each(|(name, _)| println!("{name}: test"));
         return ExitCode::SUCCESS;
