@@ -47,6 +47,10 @@ pub(crate) const PLACEHOLDERS_MAX: usize = 10_000;
 pub(crate) const IMPORT_BYTES_MAX: usize = 8 << 20;
 /// Bytes of the metadata of a checkpoint, as JSON text.
 pub(crate) const METADATA_BYTES_MAX: usize = 1 << 20;
+/// Bytes of values after which a copy to another store commits, however few checkpoints they are.
+pub(crate) const COPY_PART_BYTES: usize = 8 << 20;
+/// Checkpoints whose writes a repeated copy compares at once.
+pub(crate) const COPY_WRITES_COMPARED: usize = 256;
 /// Distance of the step of a checkpoint from 0, so that a step plus a recursion limit is far from the borders of an
 /// `i64`.
 pub(crate) const STEP_MAX: i64 = 1 << 53;

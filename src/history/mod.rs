@@ -42,8 +42,8 @@ pub use thread::watch::Watch;
 pub use thread::watch::WatchStream;
 pub use thread::{History, Thread};
 pub use transfer::{
-    BrokenLine, BrokenLines, ExportOptions, ExportReport, Framing, ImportOptions, ImportReport, Problem, Problems,
-    TransferError,
+    BrokenLine, BrokenLines, CopiedThread, CopyOptions, CopyProgress, CopyReport, ExportOptions, ExportReport, Framing,
+    ImportOptions, ImportReport, Problem, Problems, TransferError,
 };
 pub use write::conflict::{OnConflict, StoredBranch};
 pub use write::partial::{MessageWriter, Partial, PartialMessage};

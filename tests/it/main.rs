@@ -22,6 +22,7 @@ mod partials;
 mod points;
 mod prune;
 mod retain;
+mod store_copies;
 mod store_model;
 mod surface;
 mod undo;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::base::limits::UPDATE_ATTEMPTS_MAX;
 use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp};
 use crate::store::batch::Batch;
-use crate::store::log::batches::{ThreadBatches, records_of};
+use crate::store::log::batches::{ForkParents, ThreadBatches, records_of};
 use crate::store::log::{CheckpointQuery, Log, LogExt};
 use crate::store::operation::{
     NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationValue,
@@ -90,7 +90,8 @@ impl Thread {
         let (source, target) = (self.store().backend(), copy.store().backend());
         for _ in 0..UPDATE_ATTEMPTS_MAX {
             let is_elsewhere = !Arc::ptr_eq(source, target);
-            let mut copying = ThreadBatches::new(&**source, (self.id(), copy.id()), is_elsewhere);
+            let forks = if is_elsewhere { ForkParents::None } else { ForkParents::All };
+            let mut copying = ThreadBatches::new(&**source, (self.id(), copy.id()), forks);
             let targets = targets_of(&**source, self.id())?;
             let records = records_of(&**source, self.id())?;
             if records.is_empty() {
@@ -118,7 +119,7 @@ impl Thread {
             }
             let Some(mut batch) = Batch::of_all(batches) else { break };
             batch.operation =
-                operation_of(targets, copy.id(), &copying.newest, copy.store().now()).map(|mut operation| {
+                operation_of(targets, copy.id(), &copying.heads, copy.store().now()).map(|mut operation| {
                     operation.actor = self.actor().map(ToOwned::to_owned);
                     operation
                 });
@@ -160,7 +161,7 @@ fn must_be_new(backend: &dyn Log, thread: &ThreadId, records: &[CheckpointRecord
 }
 
 /// Reads the facts, the names of branches, and the head and the newest checkpoint of each namespace of a thread.
-fn targets_of(log: &dyn Log, from: &ThreadId) -> Result<Targets, StoreError> {
+pub(super) fn targets_of(log: &dyn Log, from: &ThreadId) -> Result<Targets, StoreError> {
     let mut heads = Vec::new();
     for namespace in log.namespaces(from)? {
         let mut query = CheckpointQuery::new(from.clone(), namespace.clone());
@@ -204,10 +205,10 @@ fn operation_of(
 
 /// The state of a thread that operations change.
 #[derive(PartialEq)]
-struct Targets {
-    fields: Vec<(OperationField, OperationValue)>,
+pub(super) struct Targets {
+    pub(super) fields: Vec<(OperationField, OperationValue)>,
     /// The head and the newest checkpoint of each namespace.
-    heads: Vec<(Option<CheckpointId>, Option<CheckpointId>, Namespace)>,
+    pub(super) heads: Vec<(Option<CheckpointId>, Option<CheckpointId>, Namespace)>,
 }
 
 #[cfg(test)]

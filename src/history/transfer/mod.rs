@@ -4,6 +4,9 @@
 //! channels that do not hold messages, and merging: an import makes a new thread.
 
 pub(crate) mod copy;
+mod copy_kv;
+mod copy_plan;
+mod copy_threads;
 mod export;
 mod import;
 
@@ -11,6 +14,7 @@ use crate::base::limits::PROBLEMS_MAX;
 use crate::message::MessageError;
 use crate::store::StoreError;
 
+pub use copy_threads::{CopiedThread, CopyOptions, CopyProgress, CopyReport};
 pub use export::{ExportOptions, ExportReport};
 pub use import::{ImportOptions, ImportReport};
 

@@ -6,7 +6,7 @@
 //!
 //! Invariant: a batch refers to what batches before it wrote.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -28,7 +28,12 @@ type CopiedItem = (u64, u64, Option<u32>, Payload);
 type Items = Vec<CopiedItem>;
 
 /// The namespace and the id of a checkpoint of the thread.
-type CopiedPoint = (Namespace, CheckpointId);
+pub(crate) type CopiedPoint = (Namespace, CheckpointId);
+
+/// Returns the point of a checkpoint in its thread.
+pub(crate) fn copied_point(record: &CheckpointRecord) -> CopiedPoint {
+    (record.point.namespace.clone(), record.point.checkpoint)
+}
 
 /// Returns the checkpoints of all namespaces of a thread in the order of the log.
 pub(crate) fn records_of<L: Log + ?Sized>(backend: &L, thread: &ThreadId) -> Result<Vec<CheckpointRecord>, StoreError> {
@@ -46,16 +51,27 @@ pub(crate) fn records_of<L: Log + ?Sized>(backend: &L, thread: &ThreadId) -> Res
     Ok(records)
 }
 
+/// The first checkpoints of forks that refer to their parent in another thread. The others begin with their whole
+/// state.
+#[derive(Clone, Copy)]
+pub(crate) enum ForkParents<'a> {
+    /// All: the batches are for a store with the threads that this one was forked from.
+    All,
+    /// None: the batches are for an empty store.
+    None,
+    /// These, by their point.
+    Of(&'a HashSet<CopiedPoint>),
+}
+
 /// A thread that is read back as batches.
 pub(crate) struct ThreadBatches<'a, L: Log + ?Sized> {
     log: &'a L,
     from: &'a ThreadId,
     /// The thread of the batches.
     to: &'a ThreadId,
-    /// True if the batches are for another store, which lacks the threads that this one was forked from.
-    is_elsewhere: bool,
-    /// The newest checkpoint of each namespace so far.
-    pub(crate) newest: HashMap<Namespace, CheckpointId>,
+    forks: ForkParents<'a>,
+    /// The head of each namespace so far.
+    pub(crate) heads: HashMap<Namespace, CheckpointId>,
     /// The nodes that had run at each checkpoint so far.
     seen: HashMap<CopiedPoint, Vec<Seen>>,
     /// The tasks whose writes build on a list of a later checkpoint: they are copied last.
@@ -63,8 +79,8 @@ pub(crate) struct ThreadBatches<'a, L: Log + ?Sized> {
 }
 
 impl<'a, L: Log + ?Sized> ThreadBatches<'a, L> {
-    pub(crate) fn new(log: &'a L, (from, to): (&'a ThreadId, &'a ThreadId), is_elsewhere: bool) -> Self {
-        Self { log, from, to, is_elsewhere, newest: HashMap::new(), seen: HashMap::new(), late: Vec::new() }
+    pub(crate) fn new(log: &'a L, (from, to): (&'a ThreadId, &'a ThreadId), forks: ForkParents<'a>) -> Self {
+        Self { log, from, to, forks, heads: HashMap::new(), seen: HashMap::new(), late: Vec::new() }
     }
 
     /// Visits the batches of checkpoints, which are those of the thread in the order of the log. A checkpoint comes
@@ -78,29 +94,52 @@ impl<'a, L: Log + ?Sized> ThreadBatches<'a, L> {
         let mut last: HashMap<&Namespace, CheckpointId> = HashMap::new();
         records.iter().for_each(|record| _ = last.insert(&record.point.namespace, record.point.checkpoint));
         for record in records {
-            let (namespace, id) = (&record.point.namespace, record.point.checkpoint);
-            let mut batch = Batch::new(self.to.clone(), namespace.clone(), self.newest.get(namespace).copied());
-            batch.checkpoints.push(self.checkpoint(record)?);
-            visit(batch)?;
-            self.newest.insert(namespace.clone(), id);
-            let writes = self.log.writes(&record.point)?;
-            let timers = if last.get(namespace) == Some(&id) { timers(record, &writes) } else { Vec::new() };
-            let mut batch = Batch::new(self.to.clone(), namespace.clone(), Some(id));
-            (batch.writes, batch.timers) = (self.early(namespace, writes_of(id, writes)), timers);
-            if !batch.writes.is_empty() {
-                visit(batch)?;
-            }
+            let is_last = last.get(&record.point.namespace) == Some(&record.point.checkpoint);
+            self.one(record, is_last, visit)?;
         }
+        self.rest(visit)
+    }
+
+    /// Visits the batches of one checkpoint: of the one that follows those before it in the order of the log. The tasks
+    /// that sleep get timers if `has_timers`; the next checkpoint of the namespace would take them away.
+    pub(crate) fn one(
+        &mut self,
+        record: &CheckpointRecord,
+        has_timers: bool,
+        visit: &mut dyn FnMut(Batch) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let (namespace, id) = (&record.point.namespace, record.point.checkpoint);
+        let mut batch = Batch::new(self.to.clone(), namespace.clone(), self.heads.get(namespace).copied());
+        batch.checkpoints.push(self.checkpoint(record)?);
+        visit(batch)?;
+        self.heads.insert(namespace.clone(), id);
+        let writes = self.log.writes(&record.point)?;
+        let timers = if has_timers { timers(record, &writes) } else { Vec::new() };
+        let mut batch = Batch::new(self.to.clone(), namespace.clone(), Some(id));
+        (batch.writes, batch.timers) = (self.early(namespace, writes_of(id, writes)), timers);
+        if batch.writes.is_empty() { Ok(()) } else { visit(batch) }
+    }
+
+    /// Visits the batches of the writes that build on lists of later checkpoints, after the last checkpoint.
+    pub(crate) fn rest(&mut self, visit: &mut dyn FnMut(Batch) -> Result<(), StoreError>) -> Result<(), StoreError> {
         for (namespace, writes) in std::mem::take(&mut self.late) {
             if !writes.writes.iter().all(|write| self.has_base(write)) {
                 continue;
             }
-            let head = self.newest.get(&namespace).copied();
+            let head = self.heads.get(&namespace).copied();
             let mut batch = Batch::new(self.to.clone(), namespace, head);
             batch.writes.push(writes);
             visit(batch)?;
         }
         Ok(())
+    }
+
+    /// Notes that an operation has moved a head.
+    pub(crate) fn move_head(&mut self, namespace: &Namespace, head: Option<CheckpointId>) {
+        match head {
+            Some(head) => _ = self.heads.insert(namespace.clone(), head),
+            None => _ = self.heads.remove(namespace),
+        }
     }
 
     /// Returns the writes that build on lists of copied checkpoints alone. Others are copied last.
@@ -131,7 +170,14 @@ impl<'a, L: Log + ?Sized> ThreadBatches<'a, L> {
                 let copied = CheckpointRef { thread: self.to.clone(), ..parent.clone() };
                 is_copied.then_some((parent, Parent::Fork(copied)))
             }
-            (None, false) => (!self.is_elsewhere).then(|| (parent.clone(), Parent::Fork(parent))),
+            (None, false) => {
+                let is_kept = match self.forks {
+                    ForkParents::All => true,
+                    ForkParents::None => false,
+                    ForkParents::Of(forks) => forks.contains(&copied_point(record)),
+                };
+                is_kept.then(|| (parent.clone(), Parent::Fork(parent)))
+            }
         }
     }
 
@@ -356,7 +402,7 @@ fn deleted(before: &Items, after: &Items, task: Option<u32>) -> Vec<ItemChange> 
 }
 
 /// Returns the writes of the tasks of a checkpoint as a batch holds them.
-fn writes_of(checkpoint: CheckpointId, writes: Vec<WriteRecord>) -> Vec<NewWrites> {
+pub(crate) fn writes_of(checkpoint: CheckpointId, writes: Vec<WriteRecord>) -> Vec<NewWrites> {
     let mut all: Vec<NewWrites> = Vec::new();
     for write in writes {
         let new = NewWrite::new(write.index, write.channel, write.value).with_mark(write.mark);
@@ -369,7 +415,7 @@ fn writes_of(checkpoint: CheckpointId, writes: Vec<WriteRecord>) -> Vec<NewWrite
 }
 
 /// Returns the timers of the tasks that sleep: those that wait at interrupts with a timestamp.
-fn timers(record: &CheckpointRecord, writes: &[WriteRecord]) -> Vec<NewTimer> {
+pub(crate) fn timers(record: &CheckpointRecord, writes: &[WriteRecord]) -> Vec<NewTimer> {
     let timer = |(task, at)| NewTimer::new(record.point.checkpoint, task, Some(at));
     sleeping(record, writes).into_iter().map(timer).collect()
 }

@@ -1,6 +1,6 @@
 //! The reads of a log, one for each question, written once for all backends.
 
-use super::batches::{self, ThreadBatches};
+use super::batches::{self, ForkParents, ThreadBatches};
 use super::{
     ChangePage, Checks, Erase, Erasure, Follow, HeadParts, Log, LogPosition, NamespaceRef, PruneTarget, Prunes,
     RecordQuery, Searches, StateQuery, ThreadParts, ThreadRow, ThreadRows, TimerQuery, UnprunablePlaces, VisitState,
@@ -334,7 +334,7 @@ pub trait LogExt: Log {
         visit: &mut dyn FnMut(Batch) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let records = batches::records_of(self, thread)?;
-        ThreadBatches::new(self, (thread, thread), true).each(&records, visit)
+        ThreadBatches::new(self, (thread, thread), ForkParents::None).each(&records, visit)
     }
 
     /// Lists the tasks of heads that sleep, by the timestamp at which they resume, then by thread, namespace and task,

@@ -8,6 +8,7 @@
 
 pub(crate) mod batches;
 mod capability;
+pub(crate) mod checksum;
 mod ext;
 pub(super) mod handle;
 mod layer;
