@@ -100,6 +100,11 @@ impl OpenOptions {
         self
     }
 
+    /// Returns whether an opening may make a store that is missing, for backends outside of this crate.
+    pub fn may_create(&self) -> bool {
+        self.create && !self.read_only
+    }
+
     /// Sets how many milliseconds a commit waits for another process; then it fails with [`StoreError::Busy`], which
     /// names that process if the operating system tells it. Default: 5,000.
     ///

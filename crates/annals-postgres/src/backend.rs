@@ -16,12 +16,13 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
-use crate::client::PgClient;
+use crate::client::{PgClient, PgQuery, Together};
 use crate::commit::writer::{GroupWriter, WriteJob};
 use crate::error::open_error;
 use crate::follow::Notifier;
 use crate::read::{records, state, threads};
-use crate::{erase, schema};
+use crate::rows::Cells;
+use crate::{erase, schema, sql};
 
 /// A log on a PostgreSQL server. Clones of the store that [`open`](crate::open) returns share it.
 ///
@@ -60,6 +61,14 @@ impl PostgresBackend {
     /// # Errors
     /// [`StoreError::Open`], as [`open`](crate::open).
     pub fn connect(url: &str) -> Result<Self, StoreError> {
+        Self::connect_with(url, true)
+    }
+
+    /// Connects to the database of a URL; without `makes_tables` one that has no tables of the store is refused.
+    ///
+    /// # Errors
+    /// [`StoreError::Open`], as [`open`](crate::open); [`StoreError::NotAStore`] of a database without tables.
+    pub fn connect_with(url: &str, makes_tables: bool) -> Result<Self, StoreError> {
         let config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
             open_error("postgres://", format!("the URL is not one of a PostgreSQL server: {error}"))
         })?;
@@ -69,7 +78,7 @@ impl PostgresBackend {
         }
         let client = PgClient::start(config).map_err(|error| open_error(&shown, error.to_string()))?;
         let (lanes, of) = (Arc::clone(&client.lanes), shown.clone());
-        let server = client.wait(async move { schema::prepare(&lanes, &of).await })?;
+        let server = client.wait(async move { schema::prepare(&lanes, &of, makes_tables).await })?;
         let signal = Arc::new(LogSignal::default());
         let notifier = Arc::new(Notifier::new());
         client.spawn(Arc::clone(&notifier).run(Arc::clone(&client.lanes)));
@@ -96,6 +105,15 @@ impl PostgresBackend {
     /// round trip.
     pub fn round_trips(&self) -> u64 {
         self.client.round_trips()
+    }
+
+    /// Returns the bytes of the tables of the store and of their indexes.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`].
+    pub fn size_bytes(&self) -> Result<u64, StoreError> {
+        let answers = self.client.read(vec![PgQuery::new(sql::TABLE_BYTES, [])], Together::Apart)?;
+        answers[0].first().map_or(Ok(0), |row| Cells::of(row).number())
     }
 
     /// Begins to listen to notifications of other processes, once.

@@ -56,10 +56,12 @@ pub fn open(url: &str) -> Result<Store, StoreError> {
     open_with(url, OpenOptions::new())
 }
 
-/// Opens the store in the database of a URL with options. Those about a file have no effect.
+/// Opens the store in the database of a URL with options. Of those about a file, `create` and `read_only` decide
+/// whether missing tables are made; the others have no effect.
 ///
 /// # Errors
-/// As [`open`].
+/// As [`open`]; [`StoreError::NotAStore`] of a database without tables, if the options do not allow to make them.
 pub fn open_with(url: &str, options: OpenOptions) -> Result<Store, StoreError> {
-    Ok(Store::with_backend(Arc::new(PostgresBackend::connect(url)?), options))
+    let backend = PostgresBackend::connect_with(url, options.may_create())?;
+    Ok(Store::with_backend(Arc::new(backend), options))
 }

@@ -15,32 +15,38 @@ const VERSION: i64 = 1;
 /// What an opening finds.
 struct FoundSchema {
     encoding: String,
-    version: i64,
+    /// `None`: there are no tables.
+    version: Option<i64>,
     /// The identifier of the server.
     system: i64,
 }
 
-/// Verifies the schema of the database, and returns the mark of the server. `shown` names the database in errors.
-pub(crate) async fn prepare(lanes: &Connections, shown: &str) -> Result<u32, StoreError> {
+/// Verifies the schema of the database, which is made if it is missing and `makes_tables`, and returns the mark of the
+/// server. `shown` names the database in errors.
+pub(crate) async fn prepare(lanes: &Connections, shown: &str, makes_tables: bool) -> Result<u32, StoreError> {
     let client = lanes.connect().await.map_err(|fault| open_fault(shown, fault))?;
-    let found = make(&client).await.map_err(|fault| open_fault(shown, fault))?;
+    let found = make(&client, makes_tables).await.map_err(|fault| open_fault(shown, fault))?;
     if found.encoding != "UTF8" {
         let reason = format!("the database is encoded in {}, and UTF8 is needed", found.encoding);
         return Err(open_error(shown, reason));
     }
-    if found.version != VERSION {
-        let reason = format!("its tables are of version {}, and this program reads version {VERSION}", found.version);
+    let Some(version) = found.version else {
+        return Err(StoreError::NotAStore { path: shown.into(), reason: "the database has no tables of one".into() });
+    };
+    if version != VERSION {
+        let reason = format!("its tables are of version {version}, and this program reads version {VERSION}");
         return Err(open_error(shown, reason));
     }
     Ok((found.system ^ (found.system >> 32)) as u32)
 }
 
-/// Makes the tables if there are none.
-async fn make(client: &Client) -> Result<FoundSchema, PgFault> {
+/// Makes the tables if there are none, and it is asked for.
+async fn make(client: &Client, makes_tables: bool) -> Result<FoundSchema, PgFault> {
     let encoding: String = client.query_typed(sql::ENCODING, &[]).await?[0].try_get(0)?;
     client.batch_execute(sql::BEGIN).await?;
     let there = client.query_typed(sql::SCHEMA_IS_THERE, &[]).await?;
-    if encoding == "UTF8" && !there[0].try_get::<_, bool>(0)? {
+    let mut is_there: bool = there[0].try_get(0)?;
+    if encoding == "UTF8" && !is_there && makes_tables {
         // Of several processes that open an empty database, one makes the tables.
         client.query_typed(sql::LOCK_SCHEMA, &[]).await?;
         let there = client.query_typed(sql::SCHEMA_IS_THERE, &[]).await?;
@@ -49,13 +55,14 @@ async fn make(client: &Client) -> Result<FoundSchema, PgFault> {
             let version = (&VERSION as &(dyn ToSql + Sync), Type::INT8);
             client.query_typed(sql::NOTE_SCHEMA, &[version]).await?;
         }
+        is_there = true;
     }
-    let mut found = FoundSchema { encoding, version: 0, system: 0 };
-    if found.encoding == "UTF8" {
+    let mut found = FoundSchema { encoding, version: None, system: 0 };
+    if found.encoding == "UTF8" && is_there {
         let row = client.query_typed(sql::SCHEMA_VERSION, &[]).await?.remove(0);
-        (found.version, found.system) = (row.try_get(0)?, row.try_get(2)?);
+        (found.version, found.system) = (Some(row.try_get(0)?), row.try_get(2)?);
         let is_restored = row.try_get::<_, i64>(1)? != found.system;
-        if found.version == VERSION && is_restored {
+        if found.version == Some(VERSION) && is_restored {
             lower(client).await?;
         }
     }

@@ -11,6 +11,9 @@ pub(crate) const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, 
 pub(crate) const PLAN_AS_WRITTEN: &str = "SET join_collapse_limit = 1; SET from_collapse_limit = 1; SET jit = off";
 pub(crate) const COMMIT: &str = "COMMIT";
 pub(crate) const ROLLBACK: &str = "ROLLBACK";
+/// The bytes of the tables in the first schema of the search path, with their indexes and long values.
+pub(crate) const TABLE_BYTES: &str = "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c \
+     WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'";
 
 /// The columns of a record: of `checkpoint c` with its `thread t` and its `namespace n`.
 macro_rules! record_columns {

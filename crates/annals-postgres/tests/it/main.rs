@@ -7,6 +7,7 @@
 #![allow(clippy::print_stdout, reason = "it reports its tests as the harness does")]
 
 mod calls;
+mod copies;
 mod faults;
 mod proxy;
 mod server;
@@ -38,8 +39,13 @@ fn main() -> ExitCode {
     if args.first().is_some_and(|arg| arg == "race") {
         return suite::race(&args[1..]);
     }
-    let tests: Vec<Test> =
-        suite::tests().into_iter().chain(calls::tests()).chain(faults::tests()).chain(views::tests()).collect();
+    let tests = suite::tests()
+        .into_iter()
+        .chain(calls::tests())
+        .chain(copies::tests())
+        .chain(faults::tests())
+        .chain(views::tests());
+    let tests: Vec<Test> = tests.collect();
     if args.iter().any(|arg| arg == "--list") {
         tests.iter().for_each(|(name, _)| println!("{name}: test"));
         return ExitCode::SUCCESS;
