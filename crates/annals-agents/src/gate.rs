@@ -40,7 +40,7 @@ pub(crate) enum GateOrder {
 }
 
 impl EventGate {
-    /// CallWait until the reader wants more; returns its order if it gave one.
+    /// Waits until the reader wants more; returns its order if it gave one.
     pub(crate) async fn wanted(&self) -> Option<GateOrder> {
         poll_fn(|waiting| {
             let mut state = self.0.lock();

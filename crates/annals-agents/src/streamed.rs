@@ -143,18 +143,28 @@ impl<'a, O: DeserializeOwned> ReadRun<'a, O> {
         Ok(())
     }
 
-    /// Takes the end of the stream.
-    fn end(&mut self, outcome: Option<Outcome<AgentState>>) -> Result<(), AgentError> {
-        let outcome = outcome.ok_or_else(|| AgentError::input("the run did not end"))?;
-        self.outcome = Some(conclude(self.agent.core(), self.thread.clone(), Ok(outcome)));
-        Ok(())
-    }
-
-    /// Takes the error of the stream.
-    fn fail(&mut self, error: annals_graph::Error) -> AgentError {
-        let error = AgentError::from(error).at(self.messages.clone());
-        self.outcome = Some(Err(error.clone()));
-        error
+    /// Takes an item of the stream, which is dropped at its end or after an error.
+    fn accept<T>(
+        &mut self,
+        item: Option<Result<StreamPart<AgentState>, annals_graph::Error>>,
+        stream: &mut Option<T>,
+        outcome: fn(&T) -> Option<&Outcome<AgentState>>,
+    ) -> Result<(), AgentError> {
+        match item {
+            Some(Ok(part)) => self.take(part),
+            Some(Err(error)) => {
+                *stream = None;
+                let error = AgentError::from(error).at(self.messages.clone());
+                self.outcome = Some(Err(error.clone()));
+                Err(error)
+            }
+            None => {
+                let ended = stream.take().and_then(|stream| outcome(&stream).cloned());
+                let ended = ended.ok_or_else(|| AgentError::input("the run did not end"))?;
+                self.outcome = Some(conclude(self.agent.core(), self.thread.clone(), Ok(ended)));
+                Ok(())
+            }
+        }
     }
 
     /// Refuses a run that has ended before its final response.
@@ -332,17 +342,8 @@ impl<'a, O: DeserializeOwned> StreamedRun<'a, O> {
                 return Ok(Some(event));
             }
             let Some(stream) = &mut self.stream else { return Ok(None) };
-            match stream.next() {
-                Some(Ok(part)) => self.read.take(part)?,
-                Some(Err(error)) => {
-                    self.stream = None;
-                    return Err(self.read.fail(error));
-                }
-                None => {
-                    let outcome = self.stream.take().and_then(|stream| stream.outcome().cloned());
-                    self.read.end(outcome)?;
-                }
-            }
+            let item = stream.next();
+            self.read.accept(item, &mut self.stream, Stream::outcome)?;
         }
     }
 
@@ -415,17 +416,8 @@ impl<'a, O: DeserializeOwned> AsyncStreamedRun<'a, O> {
                 return Ok(Some(event));
             }
             let Some(stream) = &mut self.stream else { return Ok(None) };
-            match stream.next().await {
-                Some(Ok(part)) => self.read.take(part)?,
-                Some(Err(error)) => {
-                    self.stream = None;
-                    return Err(self.read.fail(error));
-                }
-                None => {
-                    let outcome = self.stream.take().and_then(|stream| stream.outcome().cloned());
-                    self.read.end(outcome)?;
-                }
-            }
+            let item = stream.next().await;
+            self.read.accept(item, &mut self.stream, AsyncStream::outcome)?;
         }
     }
 
