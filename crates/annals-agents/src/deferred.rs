@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 
 use annals_base::{Map, Value};
+use annals_graph::graph::NodeResult;
+use annals_graph::task::Context;
 use serde::{Deserialize, Serialize};
 
 /// A call that waits.
@@ -40,6 +42,39 @@ impl DeferredRequests {
     pub(crate) fn ids(&self) -> impl Iterator<Item = &str> {
         self.approvals.iter().chain(&self.calls).map(|call| call.tool_call_id.as_str())
     }
+}
+
+/// What a call waits for, with the data of the tool for the person who decides.
+pub(crate) enum CallWait {
+    Approval(Value),
+    Result(Value),
+}
+
+/// A call that waits: its name, id and arguments, and what it waits for.
+pub(crate) type WaitingCall<'a> = (&'a str, &'a str, Map, &'a CallWait);
+
+/// Interrupts the run until there are decisions. Returns those that fit what their calls wait for, by the ids.
+pub(crate) fn ask_decisions<'a>(
+    context: &Context,
+    waits: impl Iterator<Item = WaitingCall<'a>>,
+) -> NodeResult<BTreeMap<String, CallDecision>> {
+    let mut requests = DeferredRequests::default();
+    for (tool_name, tool_call_id, args, wait) in waits {
+        let (list, metadata) = match wait {
+            CallWait::Approval(metadata) => (&mut requests.approvals, metadata),
+            CallWait::Result(metadata) => (&mut requests.calls, metadata),
+        };
+        let (tool_name, tool_call_id) = (tool_name.to_owned(), tool_call_id.to_owned());
+        list.push(DeferredCall { tool_name, tool_call_id, args: Value::Map(args), metadata: metadata.clone() });
+    }
+    let given = context.interrupt(Value::from_serialize(&requests)?)?;
+    // Another value decides nothing, and the run waits on.
+    let DeferredResults(mut decisions) = given.to().unwrap_or_default();
+    let approvals: Vec<&str> = requests.approvals.iter().map(|call| call.tool_call_id.as_str()).collect();
+    // A call that waits for a result cannot be approved.
+    decisions.retain(|id, decision| !matches!(decision, CallDecision::Approve(_)) || approvals.contains(&id.as_str()));
+    decisions.retain(|id, _| requests.ids().any(|known| known == id));
+    Ok(decisions)
 }
 
 /// The decision about a call.

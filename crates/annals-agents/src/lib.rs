@@ -15,7 +15,9 @@
 //! | [`AgentOutcome`], [`DeferredRequests`], [`DeferredResults`] | a run that waits for approvals or results, and these |
 //! | [`StreamedRun`], [`AsyncStreamedRun`] | a run that is read while its response streams in |
 //! | [`AgentTool`], [`ToolContext`] | a typed function that the model can call, and its view of the run |
-//! | [`ToolNode`], [`tools_condition`] | the tools as a node of a graph of one's own |
+//! | [`ReactAgent`], [`ChatModel`], [`ToolReview`] | the ready agent over LangChain's messages, with hooks and reviews |
+//! | [`ToolNode`], [`tools_condition`], [`send_tool_calls`] | the tools as a node of a graph of one's own |
+//! | [`ToolCommand`], [`ToolReply`], [`ToolErrors`] | what a tool of a node returns, and the errors that the model is told |
 //! | [`Model`], [`ModelCall`], [`ModelError`] | the port for models |
 //! | [`TestModel`], [`FunctionModel`] | models without a provider |
 //! | [`HistoryProcessor`] | a change of the history before each request |
@@ -25,8 +27,7 @@
 //! - *No client of a provider*, no network access and no prices: a program implements [`Model`] with the client of its
 //!   choice. [`ModelCall::openai_body`] and [`ModelCall::openai_response`] write and read OpenAI's chat completions,
 //!   and the example `chat` asks any server that has them.
-//! - *No middleware*, no toolsets, no MCP, no commands of a graph as results of tools, and no tools of a provider but
-//!   those that its responses name.
+//! - *No toolsets*, no MCP, and no tools of a provider but those that its responses name.
 //! - *One end of a run with an output tool*: the other calls of that response run as well (`graceful` of PydanticAI).
 //! - A tool that was running at a crash runs again; [`Context::step_key`](annals_graph::task::Context::step_key) is the
 //!   same each time.
@@ -380,6 +381,7 @@
 mod agent;
 mod ask;
 mod begin;
+mod chat_model;
 mod chunk;
 mod deferred;
 mod error;
@@ -393,7 +395,10 @@ mod output;
 mod processors;
 mod prompts;
 mod react;
+mod react_agent;
+mod react_state;
 mod result;
+mod review;
 mod run;
 mod schema;
 mod settle;
@@ -404,10 +409,14 @@ mod streamed;
 mod summary;
 mod test_model;
 mod tool;
+mod tool_command;
+mod tool_errors;
 mod tool_node;
 mod tool_output;
+mod tool_rules;
 
 pub use agent::Agent;
+pub use chat_model::{ChatCall, ChatModel, ModelChat};
 pub use chunk::{ResponseChunk, ResponseStream};
 pub use deferred::{CallDecision, DeferredCall, DeferredRequests, DeferredResults};
 pub use error::{AgentError, AgentErrorKind};
@@ -417,14 +426,19 @@ pub use model::{Model, ModelCall, ModelError, ModelFuture, ModelSettings, Output
 pub use output::OutputMode;
 pub use processors::HistoryProcessor;
 pub use prompts::SystemPromptMode;
+pub use react_agent::{ModelInput, ReactAgent};
+pub use react_state::{ReactState, ReactStateUpdate};
 pub use result::{AgentOutcome, AgentResult, WaitingRun};
+pub use review::{ReviewDecision, ToolReview};
 pub use run::AgentRun;
 pub use shared::RunInfo;
 pub use steps::{AgentStep, AgentSteps};
 pub use streamed::{AsyncStreamedRun, StreamedOutputs, StreamedResponses, StreamedRun, StreamedTexts};
 pub use test_model::{ScriptedResponse, TestModel};
 pub use tool::{AgentTool, IntoTool, ToolContext};
-pub use tool_node::{ToolNode, tools_condition};
+pub use tool_command::{ToolCommand, ToolReply};
+pub use tool_errors::{ToolErrors, ToolInvocationError};
+pub use tool_node::{SentTools, ToolNode, ToolReplies, ToolsOn, send_tool_calls, tools_condition};
 pub use tool_output::{ApprovalRequired, CallDeferred, IntoToolOutput, ModelRetry, ToolFailed, ToolOutput};
 
 /// The example of the README.

@@ -17,14 +17,15 @@ use annals_pydantic_ai::{
 
 use crate::agent::AgentCore;
 use crate::begin::completed;
-use crate::deferred::{CallDecision, DeferredCall, DeferredRequests, DeferredResults, REFUSED};
+use crate::deferred::{CallDecision, CallWait, REFUSED, ask_decisions};
 use crate::error::{AgentError, AgentErrorKind};
 use crate::event::AgentEvent;
 use crate::output::{BadOutput, OUTPUT_RESULT};
 use crate::settle::{settle, take_output_retry};
 use crate::shared::RunShared;
 use crate::state::{AgentProgress, AgentState, AgentStateUpdate, FailureKind, NextStep, history, stored};
-use crate::tool::{AgentTool, ToolEnd, ToolInput};
+use crate::tool::{AgentTool, ToolEnd, ToolInput, unknown_tool};
+use crate::tool_output::tool_end;
 
 /// Handles the last response.
 pub(crate) async fn react(
@@ -102,7 +103,7 @@ fn text_output(
 }
 
 /// The calls of a response.
-pub(crate) struct CallBatch<'a> {
+struct CallBatch<'a> {
     core: &'a AgentCore,
     shared: &'a RunShared,
     context: &'a Context,
@@ -113,18 +114,10 @@ pub(crate) struct CallBatch<'a> {
     results: Vec<Option<(ToolReturnPart, Option<Value>)>>,
     /// The retries of the tools that failed in this step.
     failed: BTreeMap<String, i64>,
-    /// True if the model is told each error of a tool.
-    pub(crate) tells_errors: bool,
-}
-
-/// A call that waits, by its index.
-enum CallWait {
-    Approval(Value),
-    Result(Value),
 }
 
 impl<'a> CallBatch<'a> {
-    pub(crate) fn new(
+    fn new(
         core: &'a AgentCore,
         shared: &'a RunShared,
         context: &'a Context,
@@ -133,7 +126,7 @@ impl<'a> CallBatch<'a> {
         calls: Vec<ToolCallPart>,
     ) -> Self {
         let results = calls.iter().map(|_| None).collect();
-        Self { core, shared, context, progress, messages, calls, results, failed: BTreeMap::new(), tells_errors: false }
+        Self { core, shared, context, progress, messages, calls, results, failed: BTreeMap::new() }
     }
 
     fn is_output(&self, call: &ToolCallPart) -> bool {
@@ -242,7 +235,7 @@ impl<'a> CallBatch<'a> {
     }
 
     /// Runs the calls that have no result, and waits for those that need one from outside.
-    pub(crate) async fn run(&mut self) -> Result<(), BoxError> {
+    async fn run(&mut self) -> Result<(), BoxError> {
         let (mut due, mut waits) = (Vec::new(), BTreeMap::new());
         for at in 0..self.calls.len() {
             if self.results[at].is_some() {
@@ -251,8 +244,7 @@ impl<'a> CallBatch<'a> {
             let call = &self.calls[at];
             let args = Value::Map(call.args_or_invalid());
             let Some(tool) = self.function(call) else {
-                let known: Vec<_> = self.core.tools.iter().map(|tool| format!("{:?}", tool.name())).collect();
-                let text = format!("There is no tool {:?}. Known tools: {}", call.tool_name, known.join(", "));
+                let text = unknown_tool(&call.tool_name, &self.core.tools);
                 self.fail(at, ToolRetryCause::UnknownTool, ToolContent::text(text))?;
                 continue;
             };
@@ -301,7 +293,7 @@ impl<'a> CallBatch<'a> {
             let max_retries = self.allowed(tool.name());
             let tool_call_id = self.calls[at].tool_call_id.clone();
             let input = ToolInput { tool_call_id, args, retry, max_retries, approved };
-            let Some(call) = tool.start(self.context, input) else { continue };
+            let Some(call) = tool.start(self.context, input, None, tool_end) else { continue };
             if one_by_one {
                 self.ended(at, call, waits).await?;
             } else {
@@ -317,7 +309,7 @@ impl<'a> CallBatch<'a> {
         first_error.map_or(Ok(()), Err)
     }
 
-    /// CallWait for the end of a call.
+    /// Waits for the end of a call.
     async fn ended(
         &mut self,
         at: usize,
@@ -343,11 +335,6 @@ impl<'a> CallBatch<'a> {
                     self.fail(at, ToolRetryCause::ModelRetry, ToolContent::text(message))?;
                 }
                 _ if error.is::<Interrupted>() => return Err(error),
-                _ if self.tells_errors => {
-                    let mut part = self.part(at, ToolContent::text(error.to_string()));
-                    part.outcome = ToolOutcome::Failed;
-                    self.end(at, part, None);
-                }
                 _ => {
                     let message = format!("tool {:?} failed: {error}", self.calls[at].tool_name);
                     return Err(AgentError::with_source(AgentErrorKind::Tool, message, error.into()).into());
@@ -362,29 +349,16 @@ impl<'a> CallBatch<'a> {
         &mut self,
         waits: &mut BTreeMap<usize, CallWait>,
     ) -> Result<Vec<(usize, Arc<AgentTool>, Value, bool)>, BoxError> {
-        let mut requests = DeferredRequests::default();
-        for (at, wait) in waits.iter() {
+        let waiting = waits.iter().map(|(at, wait)| {
             let call = &self.calls[*at];
-            let (list, metadata) = match wait {
-                CallWait::Approval(metadata) => (&mut requests.approvals, metadata),
-                CallWait::Result(metadata) => (&mut requests.calls, metadata),
-            };
-            list.push(DeferredCall {
-                tool_name: call.tool_name.clone(),
-                tool_call_id: call.tool_call_id.clone(),
-                args: Value::Map(call.args_or_invalid()),
-                metadata: metadata.clone(),
-            });
-        }
-        let given = self.context.interrupt(Value::from_serialize(&requests)?)?;
-        // Another value decides nothing, and the run waits on.
-        let DeferredResults(decisions) = given.to().unwrap_or_default();
+            (call.tool_name.as_str(), call.tool_call_id.as_str(), call.args_or_invalid(), wait)
+        });
+        let decisions = ask_decisions(self.context, waiting)?;
         let mut due = Vec::new();
         for at in waits.keys().copied().collect::<Vec<_>>() {
             let Some(decision) = decisions.get(&self.calls[at].tool_call_id) else { continue };
-            let is_approval = matches!(waits.get(&at), Some(CallWait::Approval(_)));
             match decision {
-                CallDecision::Approve(given) if is_approval => {
+                CallDecision::Approve(given) => {
                     let args = given.clone().unwrap_or_else(|| self.calls[at].args_or_invalid());
                     let (Some(tool), args) = (self.function(&self.calls[at]), Value::Map(args)) else { continue };
                     match tool.check(&args) {
@@ -396,8 +370,6 @@ impl<'a> CallBatch<'a> {
                     }
                     continue;
                 }
-                // A call that waits for a result cannot be approved.
-                CallDecision::Approve(_) => continue,
                 CallDecision::Refuse(message) => {
                     let text = if message.is_empty() { REFUSED } else { message };
                     let mut part = self.part(at, ToolContent::text(text));
@@ -424,7 +396,7 @@ impl<'a> CallBatch<'a> {
     }
 
     /// Returns the results in the order of the calls, and the content beside them.
-    pub(crate) fn parts(self) -> (Vec<RequestPart>, Vec<RequestPart>) {
+    fn parts(self) -> (Vec<RequestPart>, Vec<RequestPart>) {
         let (mut parts, mut beside) = (Vec::new(), Vec::new());
         let now = self.shared.now();
         for (part, content) in self.results.into_iter().flatten() {

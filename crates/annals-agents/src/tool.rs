@@ -21,16 +21,17 @@ use serde::{Deserialize, Serialize};
 use crate::model::ToolDefinition;
 use crate::schema::{read, schema_of, take_description};
 use crate::shared::RunShared;
-use crate::tool_output::{IntoToolOutput, ToolOutput, tool_end};
+use crate::tool_output::{IntoToolOutput, ToolOutput};
 
 /// The future of an asynchronous tool.
 type ToolFuture = Pin<Box<dyn Future<Output = NodeResult<ToolOutput>> + Send>>;
 
 /// A function that can be a tool, without the types of its arguments and result.
 #[doc(hidden)]
+#[derive(Clone)]
 pub enum ToolFunction {
-    Blocking(Box<dyn Fn(&Value, &ToolContext) -> NodeResult<ToolOutput> + Send + Sync>),
-    Async(Box<dyn Fn(&Value, ToolContext) -> ToolFuture + Send + Sync>),
+    Blocking(Arc<dyn Fn(&Value, &ToolContext) -> NodeResult<ToolOutput> + Send + Sync>),
+    Async(Arc<dyn Fn(&Value, ToolContext) -> ToolFuture + Send + Sync>),
 }
 
 /// A function that can be a tool: `Fn(A) -> NodeResult<R>` or `Fn(A, &ToolContext) -> NodeResult<R>`, where `A` can be
@@ -70,7 +71,7 @@ where
     R: IntoToolOutput,
 {
     fn into_tool(self) -> ToolFunction {
-        ToolFunction::Blocking(Box::new(move |value, _| self(args(value)?)?.into_tool_output()))
+        ToolFunction::Blocking(Arc::new(move |value, _| self(args(value)?)?.into_tool_output()))
     }
 }
 
@@ -81,7 +82,7 @@ where
     R: IntoToolOutput,
 {
     fn into_tool(self) -> ToolFunction {
-        ToolFunction::Blocking(Box::new(move |value, context| self(args(value)?, context)?.into_tool_output()))
+        ToolFunction::Blocking(Arc::new(move |value, context| self(args(value)?, context)?.into_tool_output()))
     }
 }
 
@@ -93,7 +94,7 @@ where
     R: IntoToolOutput,
 {
     fn into_tool(self) -> ToolFunction {
-        ToolFunction::Async(Box::new(move |value, _| match args(value) {
+        ToolFunction::Async(Arc::new(move |value, _| match args(value) {
             Ok(args) => {
                 let running = self(args);
                 Box::pin(async move { running.await?.into_tool_output() })
@@ -111,7 +112,7 @@ where
     R: IntoToolOutput,
 {
     fn into_tool(self) -> ToolFunction {
-        ToolFunction::Async(Box::new(move |value, context| match args(value) {
+        ToolFunction::Async(Arc::new(move |value, context| match args(value) {
             Ok(args) => {
                 let running = self(args, context);
                 Box::pin(async move { running.await?.into_tool_output() })
@@ -149,11 +150,16 @@ pub(crate) enum ToolEnd {
 
 /// The context of a call of a tool. It dereferences to the [`Context`] of its task, with interrupts, called tasks,
 /// streams and key-value memory.
+#[derive(Clone)]
 pub struct ToolContext {
     context: Context,
     tool_name: Arc<str>,
     input: ToolInput,
+    state: Option<ToolState>,
 }
+
+/// The state of a graph, as its tools read it.
+pub(crate) type ToolState = Arc<dyn std::any::Any + Send + Sync>;
 
 impl ToolContext {
     /// Returns the dependencies of the run ([`AgentRun::deps`](crate::AgentRun::deps)), or in a graph of one's own its
@@ -163,6 +169,12 @@ impl ToolContext {
             Some(shared) => shared.deps(),
             None => self.context.value(),
         }
+    }
+
+    /// Returns the state of the graph whose [`ToolNode`](crate::ToolNode) runs the call (`InjectedState`): of its type,
+    /// or the [`Value`] that was sent with the call. `None` for another type, and in an agent.
+    pub fn state<S: 'static>(&self) -> Option<&S> {
+        self.state.as_deref()?.downcast_ref()
     }
 
     /// Returns the name of the tool.
@@ -203,14 +215,6 @@ impl fmt::Debug for ToolContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ToolContext").field("tool_name", &self.tool_name).field("input", &self.input).finish()
     }
-}
-
-/// The task that runs the calls of a tool.
-enum ToolTask {
-    Blocking(Task<ToolInput, ToolEnd>),
-    Async(AsyncTask<ToolInput, ToolEnd>),
-    /// Somebody else runs the calls.
-    External,
 }
 
 /// A tool of an agent.
@@ -257,10 +261,15 @@ pub struct AgentTool {
     pub(crate) max_retries: Option<i64>,
     pub(crate) needs_approval: bool,
     pub(crate) is_sequential: bool,
-    has_bad_timeout: bool,
-    check: Option<Box<dyn Fn(&Value) -> Result<(), Vec<ErrorDetail>> + Send + Sync>>,
-    task: ToolTask,
+    pub(crate) returns_directly: bool,
+    timeout: Option<Duration>,
+    check: Option<CheckArgs>,
+    /// `None` if somebody else runs the calls.
+    function: Option<ToolFunction>,
 }
+
+/// A function that checks arguments.
+type CheckArgs = Box<dyn Fn(&Value) -> Result<(), Vec<ErrorDetail>> + Send + Sync>;
 
 impl AgentTool {
     /// Returns a tool of a function, see [`IntoTool`]. The schema of its arguments, and without
@@ -269,28 +278,43 @@ impl AgentTool {
     where
         A: DeserializeOwned + JsonSchema + 'static,
     {
-        let name = name.into();
         let mut parameters = schema_of::<A>();
         let description = take_description(&mut parameters);
-        let tool = Arc::clone(&name);
-        let task = match function.into_tool() {
-            ToolFunction::Blocking(function) => {
-                ToolTask::Blocking(Task::new(Arc::clone(&name), move |input: ToolInput, context: &Context| {
-                    let context = ToolContext { context: context.clone(), tool_name: Arc::clone(&tool), input };
-                    tool_end(function(&context.input.args, &context), &context)
-                }))
-            }
-            ToolFunction::Async(function) => {
-                ToolTask::Async(Task::new(Arc::clone(&name), move |input: ToolInput, context: Context| {
-                    let context = |input| ToolContext { context: context.clone(), tool_name: Arc::clone(&tool), input };
-                    let (given, after) = (context(input.clone()), context(input));
-                    let running = function(&after.input.args, given);
-                    async move { tool_end(running.await, &after) }
-                }))
-            }
-        };
         let check = Box::new(|value: &Value| read::<A>(value).map(|_| ()));
-        Self::of(name, description, parameters, Some(check), task)
+        Self::of(name.into(), description, parameters, Some(check), Some(function.into_tool()))
+    }
+
+    /// Returns a tool whose schema is known at run time alone. The function takes the arguments as `check` lets them
+    /// pass; the model is told the errors of `check`.
+    ///
+    /// # Example
+    /// ```
+    /// use annals_agents::{AgentTool, ToolContext};
+    /// use annals_base::{Map, Value};
+    /// use annals_pydantic_ai::{ErrorDetail, Location};
+    ///
+    /// let schema = Map::from_iter([("type".to_owned(), "object".into())]);
+    /// let check = |args: &Value| match args.get("city") {
+    ///     Some(_) => Ok(()),
+    ///     None => {
+    ///         let place = vec![Location::Name("city".into())];
+    ///         Err(vec![ErrorDetail::new("missing", place, "Field required", args.clone())])
+    ///     }
+    /// };
+    /// let weather = AgentTool::with_schema("weather", schema, check, |args: Value, _: &ToolContext| Ok(args["city"].clone()));
+    /// assert_eq!(weather.name(), "weather");
+    /// ```
+    pub fn with_schema<R: IntoToolOutput>(
+        name: impl Into<Arc<str>>,
+        parameters: impl Into<Map>,
+        check: impl Fn(&Value) -> Result<(), Vec<ErrorDetail>> + Send + Sync + 'static,
+        function: impl Fn(Value, &ToolContext) -> NodeResult<R> + Send + Sync + 'static,
+    ) -> Self {
+        let mut parameters = parameters.into();
+        let description = take_description(&mut parameters);
+        let run = move |value: &Value, context: &ToolContext| function(value.clone(), context)?.into_tool_output();
+        let function = ToolFunction::Blocking(Arc::new(run));
+        Self::of(name.into(), description, parameters, Some(Box::new(check)), Some(function))
     }
 
     /// Returns a tool that somebody else runs: its calls end the run as waiting
@@ -299,20 +323,28 @@ impl AgentTool {
     pub fn external(name: impl Into<Arc<str>>, parameters: impl Into<Map>) -> Self {
         let mut parameters = parameters.into();
         let description = take_description(&mut parameters);
-        Self::of(name.into(), description, parameters, None, ToolTask::External)
+        Self::of(name.into(), description, parameters, None, None)
     }
 
     fn of(
         name: Arc<str>,
         description: String,
         parameters: Map,
-        check: Option<Box<dyn Fn(&Value) -> Result<(), Vec<ErrorDetail>> + Send + Sync>>,
-        task: ToolTask,
+        check: Option<CheckArgs>,
+        function: Option<ToolFunction>,
     ) -> Self {
-        let parameters = Value::Map(parameters);
-        let (max_retries, needs_approval, is_sequential) = (None, false, false);
-        let has_bad_timeout = false;
-        Self { name, description, parameters, max_retries, needs_approval, is_sequential, has_bad_timeout, check, task }
+        Self {
+            name,
+            description,
+            parameters: Value::Map(parameters),
+            max_retries: None,
+            needs_approval: false,
+            is_sequential: false,
+            returns_directly: false,
+            timeout: None,
+            check,
+            function,
+        }
     }
 
     /// Sets the description, which the model sees.
@@ -348,13 +380,15 @@ impl AgentTool {
     /// limit on one refuses to run.
     #[must_use]
     pub fn timeout(mut self, limit: Duration) -> Self {
-        self.task = match self.task {
-            ToolTask::Async(task) => ToolTask::Async(task.timeout(limit)),
-            other => {
-                self.has_bad_timeout = true;
-                other
-            }
-        };
+        self.timeout = Some(limit);
+        self
+    }
+
+    /// Ends the run of a [`ReactAgent`](crate::ReactAgent) with the result of the call (`return_direct`): the model is
+    /// not asked again. An [`Agent`](crate::Agent) does not read it.
+    #[must_use]
+    pub fn return_direct(mut self) -> Self {
+        self.returns_directly = true;
         self
     }
 
@@ -371,12 +405,13 @@ impl AgentTool {
 
     /// Returns whether somebody else runs the calls.
     pub(crate) fn is_external(&self) -> bool {
-        matches!(self.task, ToolTask::External)
+        self.function.is_none()
     }
 
     /// Returns the reason for which an agent cannot have the tool.
     pub(crate) fn problem(&self) -> Option<String> {
-        self.has_bad_timeout
+        let is_async = matches!(self.function, Some(ToolFunction::Async(_)));
+        (self.timeout.is_some() && !is_async)
             .then(|| format!("tool {:?} runs on a thread, which cannot be stopped: it takes no timeout", self.name))
     }
 
@@ -385,14 +420,48 @@ impl AgentTool {
         self.check.as_ref().map_or(Ok(()), |check| check(args))
     }
 
-    /// Starts a call; `None` if somebody else runs it.
-    pub(crate) fn start(&self, context: &Context, input: ToolInput) -> Option<Started<ToolEnd>> {
-        match &self.task {
-            ToolTask::Blocking(task) => Some(task.start(context, input)),
-            ToolTask::Async(task) => Some(task.start(context, input)),
-            ToolTask::External => None,
-        }
+    /// Starts a call, whose result is stored as `end` makes it; `None` if somebody else runs it.
+    pub(crate) fn start<E: Serialize + DeserializeOwned + Send + 'static>(
+        &self,
+        context: &Context,
+        input: ToolInput,
+        state: Option<ToolState>,
+        end: impl Fn(NodeResult<ToolOutput>, &ToolContext) -> NodeResult<E> + Send + Sync + Clone + 'static,
+    ) -> Option<Started<E>> {
+        let name = Arc::clone(&self.name);
+        let of = move |context: Context, input: ToolInput| {
+            let (tool_name, state) = (Arc::clone(&name), state.clone());
+            ToolContext { context, tool_name, input, state }
+        };
+        Some(match self.function.clone()? {
+            ToolFunction::Blocking(function) => {
+                let task = Task::new(Arc::clone(&self.name), move |input: ToolInput, context: &Context| {
+                    let context = of(context.clone(), input);
+                    end(function(&context.input.args, &context), &context)
+                });
+                task.start(context, input)
+            }
+            ToolFunction::Async(function) => {
+                let task: AsyncTask<ToolInput, E> =
+                    Task::new(Arc::clone(&self.name), move |input: ToolInput, context: Context| {
+                        let context = of(context, input);
+                        let (running, end) = (function(&context.input.args, context.clone()), end.clone());
+                        async move { end(running.await, &context) }
+                    });
+                let task = match self.timeout {
+                    Some(limit) => task.timeout(limit),
+                    None => task,
+                };
+                task.start(context, input)
+            }
+        })
     }
+}
+
+/// Returns the text for a model that called a tool which it does not have.
+pub(crate) fn unknown_tool(name: &str, tools: &[Arc<AgentTool>]) -> String {
+    let known: Vec<_> = tools.iter().map(|tool| format!("{:?}", tool.name())).collect();
+    format!("There is no tool {name:?}. Known tools: {}", known.join(", "))
 }
 
 impl fmt::Debug for AgentTool {

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::shared::RunShared;
 use crate::tool::{ToolContext, ToolEnd};
+use crate::tool_command::{ToolCommand, ToolReply};
 
 /// The result of a tool with more than its content (`ToolReturn`). A tool whose result can be serialized needs none.
 ///
@@ -22,15 +23,17 @@ use crate::tool::{ToolContext, ToolEnd};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolOutput {
-    content: ToolContent,
-    metadata: Value,
-    beside: Option<UserContent>,
+    pub(crate) content: ToolContent,
+    pub(crate) metadata: Value,
+    pub(crate) beside: Option<UserContent>,
+    /// Messages and commands in place of a content.
+    pub(crate) replies: Vec<ToolReply>,
 }
 
 impl ToolOutput {
     /// Returns an output of a content.
     pub fn new(content: ToolContent) -> Self {
-        Self { content, metadata: Value::Null, beside: None }
+        Self { content, metadata: Value::Null, beside: None, replies: Vec::new() }
     }
 
     /// Returns an output that is a file, such as an image.
@@ -38,7 +41,14 @@ impl ToolOutput {
         Self::new(ToolContent::File(file.into()))
     }
 
-    /// Sets data that the history retains and the model does not see.
+    /// Returns an output of messages and commands, for a [`ToolNode`](crate::ToolNode): one of them is the message
+    /// that answers the call. An [`Agent`](crate::Agent) takes no such output.
+    pub fn replies(replies: impl IntoIterator<Item = impl Into<ToolReply>>) -> Self {
+        let replies = replies.into_iter().map(Into::into).collect();
+        Self { replies, ..Self::new(ToolContent::data(Value::Null)) }
+    }
+
+    /// Sets data that the history retains and the model does not see (`artifact` of a tool message).
     #[must_use]
     pub fn with_metadata(mut self, metadata: impl Into<Value>) -> Self {
         self.metadata = metadata.into();
@@ -72,6 +82,12 @@ impl<T: Serialize + Send + 'static> IntoToolOutput for T {
 impl IntoToolOutput for ToolOutput {
     fn into_tool_output(self) -> NodeResult<ToolOutput> {
         Ok(self)
+    }
+}
+
+impl IntoToolOutput for ToolCommand {
+    fn into_tool_output(self) -> NodeResult<ToolOutput> {
+        Ok(ToolOutput::replies([self]))
     }
 }
 
@@ -121,6 +137,10 @@ macro_rules! tool_deferrals {
             pub fn new(metadata: impl Into<Value>) -> Self {
                 Self(metadata.into())
             }
+
+            pub(crate) fn metadata(&self) -> &Value {
+                &self.0
+            }
         }
 
         impl std::fmt::Display for $name {
@@ -150,6 +170,10 @@ pub(crate) fn tool_end(result: NodeResult<ToolOutput>, context: &ToolContext) ->
     let now = context.value::<RunShared>().map_or_else(|| SystemClock.now().into(), RunShared::now);
     let part = |content| ToolReturnPart::new(context.tool_name(), content, context.tool_call_id(), now);
     let error = match result {
+        Ok(output) if !output.replies.is_empty() => {
+            let name = context.tool_name();
+            return Err(format!("tool {name:?} returned messages or a command, which only a tool node takes").into());
+        }
         Ok(output) => {
             let mut part = part(output.content);
             part.metadata = output.metadata;

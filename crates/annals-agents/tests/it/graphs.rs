@@ -1,8 +1,8 @@
 //! The tools as a node of a graph of one's own.
 
-use std::sync::Arc;
-
-use annals_agents::{AgentTool, DeferredRequests, DeferredResults, ToolContext, ToolFailed, ToolNode, tools_condition};
+use annals_agents::{
+    AgentTool, DeferredRequests, DeferredResults, ToolContext, ToolErrors, ToolFailed, ToolNode, tools_condition,
+};
 use annals_graph::prelude::*;
 use annals_messages::{ToolCall, ToolStatus};
 use serde_json::json;
@@ -20,10 +20,7 @@ struct Chat {
 
 fn graph(node: ToolNode) -> CompiledGraph<Chat> {
     StateGraph::<Chat>::new()
-        .node("tools", move |chat: Arc<Chat>, context: Context| {
-            let node = node.clone();
-            async move { Ok(Chat::update().messages(node.run(&chat.messages, &context).await?)) }
-        })
+        .node("tools", node.on(|chat: &Chat| &chat.messages))
         .branch(START, |chat: &Chat| tools_condition(&chat.messages))
         .compile()
         .unwrap()
@@ -67,7 +64,7 @@ fn other_errors_fail_the_node_unless_they_are_told() {
     let message = || Chat::update().messages([calls(&[("bad", json!({"city": "a"}))])]);
     let error = graph(bad()).invoke((), message()).unwrap_err();
     assert!(error.to_string().contains("the disk is full"), "{error}");
-    let done = graph(bad().tell_errors()).invoke((), message()).unwrap();
+    let done = graph(bad().errors(ToolErrors::with(|error| Some(error.to_string())))).invoke((), message()).unwrap();
     assert_eq!(lines(done.state()), ["tool (bad): the disk is full true"]);
     let done = graph(bad()).invoke((), Chat::update().messages([Message::human("hi")])).unwrap();
     assert_eq!(done.state().messages.len(), 1);
@@ -83,5 +80,5 @@ fn a_call_that_needs_an_approval_interrupts_the_graph() {
     assert_eq!(requests.approvals.len(), 2);
     let decisions = DeferredResults::new().approve("c0").refuse("c1", "no");
     let done = graph.invoke(&thread, Command::resume(Value::from_serialize(&decisions).unwrap())).unwrap();
-    assert_eq!(lines(done.state()), ["tool (pay): a false", "tool (pay): no false"]);
+    assert_eq!(lines(done.state()), ["tool (pay): a false", "tool (pay): no true"]);
 }

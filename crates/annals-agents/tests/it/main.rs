@@ -5,6 +5,7 @@
 mod durable;
 mod graphs;
 mod kills;
+mod langchain;
 mod outputs;
 mod streams;
 mod tools;
