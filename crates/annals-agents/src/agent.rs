@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use crate::ask::ask;
 use crate::deferred::{DeferredRequests, DeferredResults};
 use crate::error::AgentError;
+use crate::hooks::AgentHooks;
 use crate::model::{Model, ModelError, ModelSettings};
 use crate::output::{OutputMode, OutputSpec};
 use crate::processors::HistoryProcessor;
@@ -42,6 +43,7 @@ pub(crate) struct AgentCore {
     pub(crate) tools: Vec<Arc<AgentTool>>,
     pub(crate) output: OutputSpec,
     pub(crate) processors: Vec<HistoryProcessor>,
+    pub(crate) hooks: AgentHooks,
     pub(crate) limits: UsageLimits,
     pub(crate) settings: ModelSettings,
     pub(crate) tool_retries: i64,
@@ -62,6 +64,7 @@ impl AgentCore {
             tools: Vec::new(),
             output: OutputSpec::default(),
             processors: Vec::new(),
+            hooks: AgentHooks::default(),
             limits: UsageLimits::default(),
             settings: ModelSettings::default(),
             tool_retries: 1,
@@ -184,7 +187,7 @@ impl Agent<String> {
 }
 
 impl<O> Agent<O> {
-    fn set(mut self, set: impl FnOnce(&mut AgentCore)) -> Self {
+    pub(crate) fn set(mut self, set: impl FnOnce(&mut AgentCore)) -> Self {
         set(Arc::make_mut(&mut self.core));
         self.graph = OnceLock::new();
         self

@@ -46,11 +46,19 @@ pub(crate) async fn ask(
         progress.fail(FailureKind::UsageLimit, exceeded.to_string());
         return Ok(AgentState::update().agent_run(progress));
     }
-    let asked = match &shared.model {
-        Some(model) => respond(&**model, &core, shared, &context, messages.clone()).await,
-        None => respond(&*core.model, &core, shared, &context, messages.clone()).await,
+    let (model, fallbacks) = model_of(&core, shared, &progress);
+    let asked = match respond(model, &core, shared, &progress, &context, messages.clone()).await {
+        Err(error) if error.kind() == AgentErrorKind::Model && fallbacks > 0 => {
+            progress.failed_models += 1;
+            let update = AgentState::update().agent_run(progress);
+            // A summary of the history is not made again.
+            return Ok(if core.processors.is_empty() { update } else { update.overwrite_messages(stored(&messages)?) });
+        }
+        asked => asked.map_err(|error| error.at(before.clone()))?,
     };
-    let response = stamped(asked.map_err(|error| error.at(before.clone()))?, &core, shared, &progress);
+    let mut response = stamped(asked, model, &progress);
+    core.hooks.after_model(&mut response, &core.info(shared, &progress, &messages))?;
+    progress.failed_models = 0;
     progress.usage.add_request(&response.usage);
     progress.usage.requests += 1;
     let mut added: Vec<ModelMessage> = vec![response.clone().into()];
@@ -123,14 +131,17 @@ async fn process(
     Ok(Ok(messages))
 }
 
+/// Returns the model to ask, and the number of models that stand in for it.
+fn model_of<'a>(core: &'a AgentCore, shared: &'a RunShared, progress: &AgentProgress) -> (&'a dyn Model, usize) {
+    let fallbacks = &core.hooks.fallbacks;
+    match progress.failed_models.min(fallbacks.len()) {
+        0 => (shared.model.as_deref().unwrap_or(&*core.model), fallbacks.len()),
+        failed => (&*fallbacks[failed - 1], fallbacks.len() - failed),
+    }
+}
+
 /// Completes a response of a run.
-fn stamped(
-    mut response: ModelResponse,
-    core: &AgentCore,
-    shared: &RunShared,
-    progress: &AgentProgress,
-) -> ModelResponse {
-    let model = shared.model.as_deref().unwrap_or(&*core.model);
+fn stamped(mut response: ModelResponse, model: &dyn Model, progress: &AgentProgress) -> ModelResponse {
     response.model_name.get_or_insert_with(|| model.name().to_owned());
     response.model_id.get_or_insert_with(|| model_id(model));
     response.run_id = Some(progress.run_id.clone());
@@ -143,11 +154,13 @@ async fn respond(
     model: &dyn Model,
     core: &AgentCore,
     shared: &RunShared,
+    progress: &AgentProgress,
     context: &Context,
     messages: Vec<ModelMessage>,
 ) -> Result<ModelResponse, AgentError> {
+    let seen = if core.hooks.has_before_model() { messages.clone() } else { Vec::new() };
     let instructions = messages.iter().rev().find_map(request_of).and_then(|request| request.instructions.clone());
-    let call = ModelCall {
+    let mut call = ModelCall {
         messages: prepared(messages, model),
         instructions,
         tools: core.tools.iter().map(|tool| tool.definition()).collect(),
@@ -157,6 +170,7 @@ async fn respond(
         settings: shared.settings.or(&core.settings),
         clock: shared.clock.now(),
     };
+    core.hooks.before_model(&mut call, &core.info(shared, progress, &seen))?;
     if shared.streams() {
         return streamed(model, &call, shared, context).await;
     }

@@ -1,7 +1,7 @@
 //! History processors: functions that change the history before each request.
 //!
 //! The history that a processor returns takes the place of the stored one; the older one stays in the log of the
-//! thread. *Absent:* counting tokens.
+//! thread. *Absent:* models, and the tokens of a provider.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use annals_pydantic_ai::{ModelMessage, RequestPart, ToolContent};
 
 use crate::model::Model;
 use crate::shared::RunInfo;
-use crate::summary::SummaryRule;
+use crate::summary::{SummaryLimit, SummaryRule};
 
 pub(crate) type Process = Arc<dyn Fn(Vec<ModelMessage>, &RunInfo<'_>) -> NodeResult<Vec<ModelMessage>> + Send + Sync>;
 
@@ -98,6 +98,34 @@ impl HistoryProcessor {
     /// # }
     /// ```
     pub fn summarise(model: impl Model, most: usize, kept: usize) -> Self {
+        Self::summary(model, SummaryLimit::Messages(most), kept)
+    }
+
+    /// Returns a processor that lets a model summarise a history of more than `budget` tokens, as
+    /// [`summarise`](Self::summarise). A token is taken for four bytes of JSON.
+    ///
+    /// # Example
+    /// ```
+    /// use annals_agents::{Agent, FunctionModel, HistoryProcessor, TestModel};
+    ///
+    /// # fn main() -> Result<(), annals_agents::AgentError> {
+    /// let talk = Agent::new(TestModel::script(["one", "two"]));
+    /// let first = talk.run("word ".repeat(2_000)).invoke()?;
+    ///
+    /// let small = FunctionModel::answering(|_| Ok("a long list of words"));
+    /// let compaction = HistoryProcessor::summarise_over(small, 1_000, 1);
+    /// let agent = Agent::new(TestModel::script(["not asked", "two"])).history_processor(compaction);
+    /// let second = agent.run("2").message_history(first.all_messages()).invoke()?;
+    /// assert!(second.all_messages_json().len() < 2_000);
+    /// assert!(second.all_messages_json().contains("a long list of words"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn summarise_over(model: impl Model, budget: usize, kept: usize) -> Self {
+        Self::summary(model, SummaryLimit::Tokens(budget), kept)
+    }
+
+    fn summary(model: impl Model, most: SummaryLimit, kept: usize) -> Self {
         Self(HistoryChange::Summary(SummaryRule { model: Arc::new(model), most, kept }))
     }
 }

@@ -162,6 +162,7 @@ impl<'a> CallBatch<'a> {
     /// Sets the result of a call, and shows it.
     fn end(&mut self, at: usize, mut part: ToolReturnPart, beside: Option<Value>) {
         part.tool_kind.clone_from(&self.calls[at].tool_kind);
+        self.core.hooks.after_tool(&mut part, &self.core.info(self.shared, self.progress, self.messages));
         let is_output = self.is_output(&self.calls[at]);
         self.shared.show(self.context, vec![AgentEvent::ToolResult { part: part.clone(), is_output }], None);
         self.results[at] = Some((part, beside));
@@ -252,7 +253,7 @@ impl<'a> CallBatch<'a> {
                 self.fail(at, ToolRetryCause::ValidationError, told(&errors))?;
             } else if tool.is_external() {
                 waits.insert(at, CallWait::Result(Value::Null));
-            } else if tool.needs_approval {
+            } else if tool.needs_approval || self.core.hooks.approvals.iter().any(|name| name == tool.name()) {
                 waits.insert(at, CallWait::Approval(Value::Null));
             } else {
                 due.push((at, tool, args, false));

@@ -9,7 +9,6 @@ use annals_graph::prelude::Message;
 use annals_messages::ToolCall;
 use serde::{Deserialize, Serialize};
 
-use crate::error::AgentError;
 use crate::tool_rules::{answer, error_answer};
 
 /// A decision that a person can take about a call.
@@ -44,7 +43,8 @@ impl ReviewDecision {
 /// The run waits with one interrupt for all such calls of a response. Its value has `action_requests` (each with the
 /// `name`, the `args` and a `description`) and `review_configs`; the resume value has `decisions`, one for each call in
 /// their order: `{"type": "approve"}`, `{"type": "edit", "edited_action": {"name": .., "args": ..}}`, `{"type":
-/// "reject", "message": ..}` or `{"type": "respond", "message": ..}`.
+/// "reject", "message": ..}` or `{"type": "respond", "message": ..}`. A resume value that does not fit is refused, and
+/// the run waits on.
 ///
 /// # Example
 /// ```
@@ -98,6 +98,9 @@ impl EditedCall {
     }
 }
 
+/// A call that a person reviews, with the decisions that are allowed.
+type ReviewedCall<'a> = (&'a ToolCall, &'a [ReviewDecision]);
+
 /// The result of a review.
 #[derive(Default)]
 pub(crate) struct Reviewed {
@@ -138,68 +141,102 @@ impl ToolReview {
     /// Interrupts the run for the calls that a person reviews, and returns what comes of the decisions.
     ///
     /// # Errors
-    /// [`AgentError`] if a decision is missing, or is not allowed for its tool.
+    /// The interrupt, and the refusal of a resume value that does not fit: nothing is stored of it.
     pub(crate) fn ask(&self, calls: &[ToolCall], context: &Context) -> NodeResult<Reviewed> {
         let reviewed: Vec<_> = calls.iter().filter_map(|call| Some((call, self.allowed(call)?))).collect();
-        let given = context.interrupt(request(&reviewed))?;
-        let decisions = given.get("decisions").and_then(Value::as_list).unwrap_or_default();
-        if decisions.len() != reviewed.len() {
-            let message = format!("{} decisions were given for {} calls", decisions.len(), reviewed.len());
-            return Err(AgentError::input(message).into());
-        }
-        let mut result = Reviewed::default();
-        for ((call, allowed), decision) in reviewed.into_iter().zip(decisions) {
-            let kind = decision.get("type").and_then(Value::as_str).unwrap_or_default();
-            let Some(known) = allowed.iter().find(|known| known.name() == kind) else {
-                let names: Vec<&str> = allowed.iter().map(|known| known.name()).collect();
-                let message = format!("decision {kind:?} about tool {:?} is none of: {}", call.name, names.join(", "));
-                return Err(AgentError::input(message).into());
-            };
-            let message = decision.get("message").and_then(Value::as_str).unwrap_or_default();
-            match known {
-                ReviewDecision::Approve => {}
-                ReviewDecision::Edit => {
-                    let action = decision.get("edited_action").map(Value::to::<EditedCall>);
-                    let edited = action.transpose()?.ok_or_else(|| {
-                        AgentError::input(format!("the edit of a call of {:?} has no \"edited_action\"", call.name))
-                    })?;
-                    result.edits.push((call.id.clone().unwrap_or_default(), edited));
-                }
-                ReviewDecision::Reject if message.is_empty() => {
-                    let text =
-                        "A person has rejected the call: it did not run. Call the tool again only if you are asked to.";
-                    result.answers.push(error_answer(call, text));
-                }
-                ReviewDecision::Reject => {
-                    result.answers.push(error_answer(call, format!("A person has rejected the call: {message}")));
-                }
-                ReviewDecision::Respond => result.answers.push(answer(call, message)),
+        let mut problem = None;
+        // The schema holds for all tools. A decision that one of them does not allow is asked for again.
+        loop {
+            let given = context.interrupt_with(request(&reviewed, problem.take()), schema(&reviewed))?;
+            let decisions = given.get("decisions").and_then(Value::as_list).unwrap_or_default();
+            match taken(&reviewed, decisions) {
+                Ok(result) => return Ok(result),
+                Err(text) => problem = Some(text),
             }
         }
-        Ok(result)
     }
 }
 
+/// Returns what comes of the decisions, or the problem with one of them.
+fn taken(reviewed: &[ReviewedCall<'_>], decisions: &[Value]) -> Result<Reviewed, String> {
+    let mut result = Reviewed::default();
+    for ((call, allowed), decision) in reviewed.iter().zip(decisions) {
+        let kind = decision.get("type").and_then(Value::as_str).unwrap_or_default();
+        let Some(known) = allowed.iter().find(|known| known.name() == kind) else {
+            let names: Vec<&str> = allowed.iter().map(|known| known.name()).collect();
+            return Err(format!("decision {kind:?} about tool {:?} is none of: {}", call.name, names.join(", ")));
+        };
+        let message = decision.get("message").and_then(Value::as_str).unwrap_or_default();
+        match known {
+            ReviewDecision::Approve => {}
+            ReviewDecision::Edit => {
+                let action = decision.get("edited_action").and_then(|action| action.to::<EditedCall>().ok());
+                let edited = action.ok_or_else(|| format!("an edit of tool {:?} has no other call", call.name))?;
+                result.edits.push((call.id.clone().unwrap_or_default(), edited));
+            }
+            ReviewDecision::Reject if message.is_empty() => {
+                let text =
+                    "A person has rejected the call: it did not run. Call the tool again only if you are asked to.";
+                result.answers.push(error_answer(call, text));
+            }
+            ReviewDecision::Reject => {
+                result.answers.push(error_answer(call, format!("A person has rejected the call: {message}")));
+            }
+            ReviewDecision::Respond => result.answers.push(answer(call, message)),
+        }
+    }
+    Ok(result)
+}
+
 /// Returns the value of the interrupt.
-fn request(reviewed: &[(&ToolCall, &[ReviewDecision])]) -> Value {
-    let action = |(call, _): &(&ToolCall, &[ReviewDecision])| {
+fn request(reviewed: &[ReviewedCall<'_>], problem: Option<String>) -> Value {
+    let action = |(call, _): &ReviewedCall<'_>| {
         let args = Value::Map(call.args.clone());
         let description = format!("A call of tool {} waits for a decision.\nArguments: {args}", call.name);
-        Value::Map(Map::from_iter([
-            ("name".to_owned(), call.name.as_str().into()),
-            ("args".to_owned(), args),
-            ("description".to_owned(), description.into()),
-        ]))
+        map([("name", call.name.as_str().into()), ("args", args), ("description", description.into())])
     };
-    let config = |(call, allowed): &(&ToolCall, &[ReviewDecision])| {
+    let config = |(call, allowed): &ReviewedCall<'_>| {
         let names = allowed.iter().map(|known| known.name().into()).collect();
-        Value::Map(Map::from_iter([
-            ("action_name".to_owned(), call.name.as_str().into()),
-            ("allowed_decisions".to_owned(), Value::List(names)),
-        ]))
+        map([("action_name", call.name.as_str().into()), ("allowed_decisions", Value::List(names))])
     };
-    Value::Map(Map::from_iter([
+    let mut value = Map::from_iter([
         ("action_requests".to_owned(), Value::List(reviewed.iter().map(action).collect())),
         ("review_configs".to_owned(), Value::List(reviewed.iter().map(config).collect())),
-    ]))
+    ]);
+    value.extend(problem.map(|problem| ("problem".to_owned(), problem.into())));
+    Value::Map(value)
+}
+
+/// Returns the JSON schema of the resume value.
+fn schema(reviewed: &[ReviewedCall<'_>]) -> Value {
+    let is_allowed = |known: &ReviewDecision| reviewed.iter().any(|(_, allowed)| allowed.contains(known));
+    let object = |properties: Value, required: &[&str]| {
+        let required = required.iter().map(|name| Value::from(*name)).collect();
+        map([("type", "object".into()), ("properties", properties), ("required", Value::List(required))])
+    };
+    let of = |kind: &'static str| map([("type", kind.into())]);
+    let decision = |known: ReviewDecision| {
+        let name = map([("const", known.name().into())]);
+        let action = object(map([("name", of("string")), ("args", of("object"))]), &["name", "args"]);
+        match known {
+            ReviewDecision::Edit => {
+                object(map([("type", name), ("edited_action", action)]), &["type", "edited_action"])
+            }
+            ReviewDecision::Respond => object(map([("type", name), ("message", of("string"))]), &["type", "message"]),
+            _ => object(map([("type", name)]), &["type"]),
+        }
+    };
+    let decisions = ReviewDecision::ALL.into_iter().filter(is_allowed).map(decision).collect();
+    let count = i64::try_from(reviewed.len()).unwrap_or(i64::MAX);
+    let list = map([
+        ("type", "array".into()),
+        ("items", map([("anyOf", Value::List(decisions))])),
+        ("minItems", count.into()),
+        ("maxItems", count.into()),
+    ]);
+    object(map([("decisions", list)]), &["decisions"])
+}
+
+fn map<const N: usize>(members: [(&'static str, Value); N]) -> Value {
+    Value::Map(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }

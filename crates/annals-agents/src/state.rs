@@ -89,6 +89,14 @@ pub(crate) struct AgentProgress {
     /// The call of the output tool that gave the output.
     pub(crate) output_call: Option<String>,
     pub(crate) failure: Option<RunFailure>,
+    /// The number of models that failed to give the next response.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) failed_models: usize,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 impl AgentProgress {

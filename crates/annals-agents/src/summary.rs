@@ -1,6 +1,7 @@
 //! A summary of old messages, made by a model before a request.
 //!
-//! Invariant: a summary is a step of its own: one that has ended is not made again. *Absent:* counting tokens.
+//! Invariant: a summary is a step of its own: one that has ended is not made again. *Absent:* an exact count of tokens, which depends on
+//! the model.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use annals_base::Timestamp;
 use annals_graph::graph::NodeResult;
 use annals_graph::task::{Context, Task};
 use annals_pydantic_ai::{
-    CompactionPart, DateTime, ModelMessage, ModelRequest, ModelResponse, RequestPart, UserContent, UserPromptPart,
+    CompactionPart, DateTime, ModelMessage, ModelRequest, ModelResponse, RequestPart, UserContent, UserPromptPart, dump,
 };
 
 use crate::error::AgentError;
@@ -21,12 +22,32 @@ const SUMMARY: &str = "summary";
 const ASKS: &str = "Summarise the conversation up to here for a colleague who takes it over: the wishes, the facts that \
     were found, the decisions, and what is left to do. Give the summary alone.";
 
+/// The size that a history may have.
+#[derive(Clone, Copy)]
+pub(crate) enum SummaryLimit {
+    Messages(usize),
+    Tokens(usize),
+}
+
+impl SummaryLimit {
+    fn is_exceeded(self, history: &[ModelMessage]) -> bool {
+        match self {
+            Self::Messages(most) => history.len() > most,
+            Self::Tokens(most) => tokens(history) > most,
+        }
+    }
+}
+
+/// Returns the approximate number of tokens of a history: a quarter of the bytes of its JSON.
+fn tokens(history: &[ModelMessage]) -> usize {
+    history.iter().map(|message| dump(std::slice::from_ref(message)).len() / 4).sum()
+}
+
 /// The settings of a summary.
 #[derive(Clone)]
 pub(crate) struct SummaryRule {
     pub(crate) model: Arc<dyn Model>,
-    /// The number of messages that a history may have.
-    pub(crate) most: usize,
+    pub(crate) most: SummaryLimit,
     /// The number of messages that stay, at least.
     pub(crate) kept: usize,
 }
@@ -41,7 +62,7 @@ impl SummaryRule {
             _ => false,
         };
         let last = history.len().saturating_sub(self.kept.max(1));
-        (1..=last).rev().find(|at| history.get(*at).is_some_and(begins)).filter(|_| history.len() > self.most)
+        (1..=last).rev().find(|at| history.get(*at).is_some_and(begins)).filter(|_| self.most.is_exceeded(history))
     }
 
     /// Puts a summary in place of the old messages of a history that is too long. Returns the response with the

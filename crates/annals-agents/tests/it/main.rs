@@ -4,6 +4,7 @@
 
 mod durable;
 mod graphs;
+mod hooks;
 mod kills;
 mod langchain;
 mod outputs;
