@@ -4,6 +4,10 @@
 
 use std::fmt::Write as _;
 
+use annals::base::Timestamp;
+
+use crate::words::age;
+
 /// A part of an HTML document.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Html {
@@ -61,7 +65,7 @@ impl Html {
         debug_assert!(tag.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{tag} is the name of an element");
         self.markup.push('<');
         self.markup.push_str(tag);
-        for (name, value) in attributes {
+        for (name, value) in attributes.iter().filter(|(name, value)| *name != "class" || !value.is_empty()) {
             debug_assert!(name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'), "{name} is a name");
             debug_assert!(
                 !name.starts_with("on") && *name != "style",
@@ -106,6 +110,12 @@ impl Html {
         self.element("a", if text.contains(is_right_to_left) { isolated } else { &isolated[..1] }, text)
     }
 
+    /// Adds a timestamp: its age for a column, and the whole one as its title.
+    pub(crate) fn time(&mut self, class: &str, now: Timestamp, then: Timestamp) -> &mut Self {
+        let whole = then.to_string();
+        self.element("time", &[("class", class), ("datetime", &whole), ("title", &whole)], &age(now, then))
+    }
+
     /// Adds an element whose content a function writes.
     pub(crate) fn within(
         &mut self,
@@ -116,6 +126,11 @@ impl Html {
         self.open(tag, attributes);
         content(self);
         self.close(tag)
+    }
+
+    /// Returns the bytes of the markup.
+    pub(crate) fn len(&self) -> usize {
+        self.markup.len()
     }
 
     /// Returns the markup.

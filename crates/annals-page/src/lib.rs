@@ -17,15 +17,15 @@
 //!
 //! | address | screen |
 //! | --- | --- |
-//! | `/` | threads: `?q=` title, `?project=`, `?label=`, `?graph=`, `?status=`, `?since=` a date, `?archived=1` |
+//! | `/` | threads: `?q=` words of a title and filters, as `project:home status:failed since:1d`; or a field each, `?project=home` |
 //! | `/t/POINT` | a thread at a point: the tree of branches, the timeline, the state |
-//! | `/t/POINT/talk` | the messages at a point; with `?format=markdown` all of them as Markdown |
+//! | `/t/POINT/talk` | the messages at a point, their Markdown rendered; with `?format=markdown` all of them as Markdown |
 //! | `/t/POINT/state/PATH` | a value, or the items of a list, with the history of it |
 //! | `/t/POINT/step`, `/t/POINT/step/N` | the superstep that made a checkpoint, or the one with a number |
 //! | `/t/POINT/graph` | the nodes that ran on the way to a point, the transitions between them, and the rest of the graph |
 //! | `/t/POINT/fork` | a new thread from a point: preview, command and form |
 //! | `/diff/A..B`, `/diff/POINT` | the difference of two points, or of a point and its parent |
-//! | `/search?q=` | messages and other items by their text |
+//! | `/search?q=` | messages and other items by their text; with a filter of threads the threads |
 //! | `/runs` | threads that wait, failed, sleep or run: leases, attempts, pauses, and forms for resume values and controls |
 //! | `/stats` | tokens, cost, durations and bytes of the newest checkpoints |
 //! | `/health` | sizes, format, modes of the files, index, operations; with `?check=1` a check of the whole file |
@@ -47,12 +47,16 @@
 mod address;
 mod body;
 mod changed;
+mod code;
 mod connection;
+mod edits;
 mod failure;
 mod file;
+mod filter;
 mod flowchart;
 mod guard;
 mod html;
+mod icons;
 mod layout;
 mod limits;
 mod live;
@@ -60,6 +64,7 @@ mod markdown;
 mod page;
 mod places;
 mod plot;
+mod prose;
 mod request;
 mod screens;
 mod server;

@@ -34,8 +34,10 @@ pub(crate) const LIVE_BATCH_MAX: usize = 1_000;
 
 /// Threads of a page.
 pub(crate) const THREADS_MAX: usize = 50;
-/// Newest checkpoints of a thread that its row counts tokens of, and shows the activity of.
-pub(crate) const ACTIVITY_MAX: usize = 24;
+/// Values of one facet of the threads.
+pub(crate) const FACETS_MAX: usize = 8;
+/// Labels of a thread in its row.
+pub(crate) const LABELS_MAX: usize = 3;
 /// Checkpoints of a timeline.
 pub(crate) const STEPS_MAX: usize = 30;
 /// Resume values of one step that a timeline shows.
@@ -58,6 +60,16 @@ pub(crate) const BEGIN_CHARS_MAX: usize = 40;
 pub(crate) const TREE_NODES_MAX: usize = 400;
 /// Characters of a text that are shown; the rest is a link away.
 pub(crate) const TEXT_CHARS_MAX: usize = 4_000;
+/// Characters of a message that are rendered; the rest is a link away.
+pub(crate) const MESSAGE_CHARS_MAX: usize = 12_000;
+/// Bytes of HTML that one text of Markdown adds, before the last of its parts, and nesting of its elements.
+pub(crate) const PROSE_BYTES_MAX: usize = 256 << 10;
+pub(crate) const PROSE_DEPTH_MAX: usize = 24;
+/// Characters of the result of a tool, and of words that were replaced.
+pub(crate) const FOLDED_CHARS_MAX: usize = 4_000;
+/// Characters of one line of a turn, and of the end of a tool's line.
+pub(crate) const TURN_CHARS_MAX: usize = 90;
+pub(crate) const OUTCOME_CHARS_MAX: usize = 28;
 /// Characters of a value on one line.
 pub(crate) const BRIEF_CHARS_MAX: usize = 100;
 /// Values of an evolution.

@@ -10,29 +10,6 @@ pub(crate) struct Bar {
     pub(crate) shown: String,
 }
 
-/// Adds a small plot of counts over time, without labels.
-pub(crate) fn sparkline(html: &mut Html, counts: &[usize], label: &str) {
-    let highest = counts.iter().copied().max().unwrap_or(0).max(1);
-    let width = (counts.len() * 5).to_string();
-    let view_box = format!("0 0 {width} 16");
-    let attributes = [
-        ("class", "spark"),
-        ("width", width.as_str()),
-        ("height", "16"),
-        ("viewBox", view_box.as_str()),
-        ("role", "img"),
-        ("aria-label", label),
-    ];
-    html.within("svg", &attributes, |html| {
-        for (at, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-            let height = (16 * count / highest).max(2);
-            let (x, y) = ((at * 5).to_string(), (16 - height).to_string());
-            let height = height.to_string();
-            html.element("rect", &[("x", &x), ("y", &y), ("width", "4"), ("height", &height)], "");
-        }
-    });
-}
-
 /// Adds a bar that shows a part of a whole.
 pub(crate) fn share(html: &mut Html, part: f64, label: &str) {
     let part = if part.is_finite() { part.clamp(0.0, 1.0) } else { 0.0 };

@@ -33,6 +33,31 @@ pub(crate) fn ago(now: Timestamp, then: Timestamp) -> String {
     }
 }
 
+/// Returns the age of a timestamp for a column: older than a day the weekday and the hour, older than a week the date.
+pub(crate) fn age(now: Timestamp, then: Timestamp) -> String {
+    const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    let date = || then.to_string().chars().take(10).collect();
+    let seconds = now.as_micros().saturating_sub(then.as_micros()) / 1_000_000;
+    match seconds {
+        ..-60 => date(),
+        -60..5 => "now".into(),
+        5..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min", seconds / 60),
+        3_600..86_400 => format!("{} h", seconds / 3_600),
+        86_400..604_800 => {
+            // The epoch was a Thursday.
+            let weekday = day(then).rem_euclid(7) as usize;
+            format!("{} {}", WEEKDAYS[weekday], then.to_string().chars().skip(11).take(5).collect::<String>())
+        }
+        _ => date(),
+    }
+}
+
+/// Returns the number of the day of a timestamp since the epoch, in UTC.
+pub(crate) fn day(at: Timestamp) -> i64 {
+    at.as_micros().div_euclid(86_400_000_000)
+}
+
 /// Returns the time that is left to a timestamp.
 pub(crate) fn until(now: Timestamp, then: Timestamp) -> String {
     let micros = then.as_micros().saturating_sub(now.as_micros());
@@ -75,11 +100,13 @@ pub(crate) fn grouped(n: u64) -> String {
     text
 }
 
-/// Returns a large number in thousands.
+/// Returns a large number in thousands, with three digits.
 pub(crate) fn rounded(n: u64) -> String {
     match n {
         0..1_000 => n.to_string(),
-        1_000..1_000_000 => format!("{:.1}k", n as f64 / 1e3),
+        1_000..100_000 => format!("{:.1}k", n as f64 / 1e3),
+        100_000..1_000_000 => format!("{}k", n / 1_000),
+        1_000_000..10_000_000 => format!("{:.2}M", n as f64 / 1e6),
         _ => format!("{:.1}M", n as f64 / 1e6),
     }
 }
@@ -221,6 +248,13 @@ mod tests {
         assert_eq!((size(1_536), cost(0.41), cost(0.012)), ("1.5 KiB".into(), "$0.41".into(), "$0.0120".into()));
         assert_eq!((span(120_000), span(2_100_000), span(-1)), ("120 ms".into(), "2.1 s".into(), "0 ms".into()));
         assert_eq!(ago(Timestamp::from_micros(120_000_000), Timestamp::from_micros(0)), "2 min ago");
+        let (hour, week) = (3_600_000_000, 604_800_000_000);
+        let aged = |micros| age(Timestamp::from_micros(week), Timestamp::from_micros(micros));
+        assert_eq!((aged(week - 2 * hour), aged(hour)), ("2 h".into(), "Thu 01:00".into()));
+        assert_eq!(
+            (aged(-hour), rounded(412_345), rounded(1_062_000)),
+            ("1969-12-31".into(), "412k".into(), "1.06M".into())
+        );
         let (now, then) = (Timestamp::from_micros(5_000_000), Timestamp::from_micros(45_000_000));
         assert_eq!((until(now, then), until(then, now)), ("in 40.0 s".into(), "now".into()));
         assert_eq!(shortened("äbc", 2), "äb…");

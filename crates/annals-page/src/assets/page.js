@@ -12,9 +12,9 @@ let current = -1;
 // Marks a row and brings it into view.
 function select(list, at) {
   if (!list.length) return;
-  document.querySelectorAll(".current").forEach((row) => row.classList.remove("current"));
+  document.querySelectorAll(".on").forEach((row) => row.classList.remove("on"));
   at = Math.max(0, Math.min(list.length - 1, at));
-  list[at].classList.add("current");
+  list[at].classList.add("on");
   list[at].scrollIntoView({ block: "nearest" });
   const link = list[at].querySelector("a");
   if (link) link.focus({ preventScroll: true });
@@ -30,14 +30,14 @@ const keys = {
   "/": () => document.getElementById("search").focus(),
   "j": () => { current = select(rows(), current + 1) ?? current; },
   "k": () => { current = select(rows(), current - 1) ?? current; },
-  "h": () => { const at = branches().findIndex((row) => row.classList.contains("current")); select(branches(), at - 1); },
-  "l": () => { const at = branches().findIndex((row) => row.classList.contains("current")); select(branches(), at + 1); },
+  "h": () => { const at = branches().findIndex((row) => row.classList.contains("on")); select(branches(), at - 1); },
+  "l": () => { const at = branches().findIndex((row) => row.classList.contains("on")); select(branches(), at + 1); },
   "d": () => {
-    const row = document.querySelector(".current[data-diff]");
+    const row = document.querySelector(".on[data-diff]");
     if (row && row.dataset.diff) location.assign(row.dataset.diff); else tab("diff");
   },
   "b": () => {
-    const row = document.querySelector(".current") ?? document.getElementById("main");
+    const row = document.querySelector(".on") ?? document.getElementById("main");
     const link = row.querySelector("a[data-blame]");
     if (link) location.assign(link.getAttribute("href"));
   },
@@ -103,7 +103,7 @@ const identity = (row) => row.querySelector("a")?.getAttribute("href") ?? row.te
 
 // Replaces the content. The selected row and open parts stay as they are.
 function replace(main, fresh) {
-  const row = main.querySelector(".current");
+  const row = main.querySelector(".on");
   const selected = row && identity(row);
   const focused = row && row.contains(document.activeElement);
   const opened = [...main.querySelectorAll("details")].map((part) => part.open);
@@ -113,7 +113,7 @@ function replace(main, fresh) {
   const again = row && [...rows(), ...branches()].find((other) => identity(other) === selected);
   current = again ? rows().indexOf(again) : -1;
   if (!again) return;
-  again.classList.add("current");
+  again.classList.add("on");
   if (focused) again.querySelector("a")?.focus({ preventScroll: true });
 }
 

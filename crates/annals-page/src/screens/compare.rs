@@ -3,15 +3,16 @@
 use annals::base::Value;
 use annals::history::{ChannelDiff, Diff, EntryDiff, ItemDiff, Patch, Snapshot, diff};
 use serde_json::{Value as Json, json};
-use similar::{Algorithm, ChangeTag, capture_diff_slices};
+use similar::ChangeTag;
 
 use super::state::line;
 use super::{Screen, Shown};
 use crate::address::{self, point_text};
+use crate::edits::{changes, has_lines};
 use crate::failure::Refusal;
 use crate::html::Html;
 use crate::layout::View;
-use crate::limits::{DIFF_LINES_MAX, DIFF_ROWS_MAX};
+use crate::limits::DIFF_ROWS_MAX;
 use crate::values::kind;
 use crate::words::{ago, brief, count, place, shortened};
 
@@ -228,23 +229,11 @@ fn compare<'v>(path: String, before: &'v Value, after: &'v Value, found: &mut Ve
 
 /// Adds two texts: by line if they have several, else by word.
 fn text_row(html: &mut Html, path: &str, before: &str, after: &str) {
-    let has_lines = before.contains('\n') || after.contains('\n');
-    let split = |text: &'_ str| -> Vec<String> {
-        if has_lines {
-            text.lines().map(ToOwned::to_owned).collect()
-        } else {
-            text.split_inclusive(char::is_whitespace).map(ToOwned::to_owned).collect()
-        }
-    };
-    let (old, new) = (split(before), split(after));
-    if old.len() + new.len() > DIFF_LINES_MAX {
+    let has_lines = has_lines(before, after);
+    let Some(changes) = changes(before, after, false) else {
         pair(html, path, Some(&shortened(before, 400)), Some(&shortened(after, 400)));
         return;
-    }
-    let changes: Vec<(ChangeTag, String)> = capture_diff_slices(Algorithm::Myers, &old, &new)
-        .iter()
-        .flat_map(|op| op.iter_changes(&old, &new).map(|change| (change.tag(), change.value())).collect::<Vec<_>>())
-        .collect();
+    };
     let is_near = |at: usize| {
         let near = changes.iter().skip(at.saturating_sub(AROUND)).take(2 * AROUND + 1);
         !has_lines || near.into_iter().any(|(tag, _)| *tag != ChangeTag::Equal)

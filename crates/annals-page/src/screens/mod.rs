@@ -7,6 +7,7 @@ mod fork;
 mod graph;
 mod health;
 mod inputs;
+mod message;
 mod resume;
 mod runs;
 mod search;
@@ -107,6 +108,12 @@ impl Screen<'_> {
             let found = self.store.threads_with(query)?.len();
             *count = if found > COUNTED { format!("{COUNTED}+") } else { found.to_string() };
         }
+        view.section = match self.path.first().map(String::as_str) {
+            Some("runs") => "runs",
+            Some("stats") => "stats",
+            Some("health") => "health",
+            _ => "threads",
+        };
         if view.twin.is_none() {
             let path: Vec<String> = self.path.iter().map(|segment| crate::address::encode(segment)).collect();
             let query: Vec<String> = self.query.pairs().collect();

@@ -7,6 +7,7 @@ use serde_json::{Value as Json, json};
 use super::{Screen, Shown};
 use crate::address::{self, encode, thread_text};
 use crate::failure::Refusal;
+use crate::filter::ThreadFilter;
 use crate::html::Html;
 use crate::layout::View;
 use crate::limits::HITS_MAX;
@@ -14,6 +15,10 @@ use crate::words::{ago, count, shortened};
 
 pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     let text = screen.query.get("q").unwrap_or_default().trim();
+    let filter = ThreadFilter::parse(text);
+    if filter.has_names() && !screen.json {
+        return Ok(Shown::To(filter.address()));
+    }
     let mut html = Html::new();
     html.element("h1", &[], "Search");
     facets(screen, &mut html);

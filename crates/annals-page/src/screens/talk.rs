@@ -8,38 +8,22 @@ use annals::history::{Damaged, ListItem, PartialMessage, Snapshot};
 use annals::store::ItemRange;
 use serde_json::{Value as Json, json};
 
+use super::message::{MessageOrigin, TalkRow, TalkRows};
 use super::thread::{heading, name, tabs};
 use super::tree::BranchTree;
 use super::{Screen, Shown};
-use crate::address::{self, encode, thread_text};
+use crate::address::{self, encode};
 use crate::failure::Refusal;
 use crate::html::Html;
 use crate::layout::View;
 use crate::limits::{MARKDOWN_BYTES_MAX, MESSAGES_MAX};
-use crate::words::{ago, brief, count, place, rounded, shortened};
-use crate::{markdown, values};
+use crate::markdown;
+use crate::words::{count, place, shortened};
 
 /// Messages of a page whose text before an edit is read.
 const EDITED: usize = 16;
 /// Versions of the list that a search for edits visits.
 const WALKED: usize = 500;
-
-/// The writer of a message.
-#[derive(Clone)]
-struct MessageOrigin {
-    at: Snapshot,
-    node: Option<String>,
-}
-
-/// A message with what its row shows.
-struct TalkRow {
-    item: ListItem<Value>,
-    by: Option<MessageOrigin>,
-    /// The text before an edit.
-    before: Option<Value>,
-    /// Positions between this message and the one before it, whose messages were removed.
-    removed: u64,
-}
 
 pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal> {
     let channel = match screen.query.get("channel") {
@@ -54,7 +38,9 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
         let info = thread.info()?;
         heading(&mut html, &thread, &info, at, &BranchTree::read(&thread)?)?;
         tabs(&mut html, at, "talk");
-        html.classed("p", "dim", "no channel holds messages at this point");
+        html.within("div", &[("class", "empty")], |html| {
+            html.literal("<b>no channel holds messages at this point</b>");
+        });
         return Ok(View::new(name(&info), html).live(thread.id().as_str()).into());
     };
     match screen.query.get("format") {
@@ -84,24 +70,28 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
     heading(&mut html, &thread, &info, at, &tree)?;
     tabs(&mut html, at, "talk");
     let all = format!("{}/talk?format=markdown&channel={}", address::point(at), encode(&channel));
-    html.open("p", &[("class", "dim")]).text(&format!("{channel} · {} · ", count(at.len(&channel)?, "message")));
-    html.link(&all, "Markdown").literal(" ");
-    html.element("button", &[("type", "button"), ("class", "copy"), ("data-copy-from", &all)], "copy as Markdown");
+    html.open("p", &[("class", "facts")]);
+    html.within("span", &[], |html| {
+        html.isolated(&shortened(&channel, 60)).text(&format!(": {}", count(at.len(&channel).unwrap_or(0), "message")));
+    });
+    html.within("span", &[], |html| _ = html.element("a", &[("href", &all), ("class", "link")], "Markdown"));
+    html.element(
+        "button",
+        &[("type", "button"), ("class", "copy btn bare"), ("data-copy-from", &all)],
+        "copy as Markdown",
+    );
     html.close("p");
     if first > 0 {
         let address = format!("{}/talk?channel={}&before={first}", address::point(at), encode(&channel));
         html.within("p", &[("class", "next")], |html| _ = html.link(&address, "earlier messages"));
     }
-    html.open("ol", &[("class", "talk")]);
-    for row in &rows {
-        message(&mut html, at, &channel, row, &tree);
-    }
     let halves = if screen.query.number("before").is_none() { at.partials()? } else { Vec::new() };
     let halves: Vec<PartialMessage> = halves.into_iter().filter(|half| *half.channel == *channel).collect();
-    halves.iter().for_each(|half| half_message(&mut html, at, half));
-    html.close("ol");
     if rows.is_empty() && halves.is_empty() {
-        html.classed("p", "dim", "no message is here");
+        html.within("p", &[("class", "empty")], |html| _ = html.literal("<b>No message is here.</b>"));
+    } else {
+        let rows = TalkRows { at, channel: &channel, tree: &tree, rows, halves, has_links: true };
+        rows.add_to(&mut html, first == 0);
     }
     Ok(View::new(format!("{} talk", name(&info)), html).live(thread.id().as_str()).into())
 }
@@ -231,143 +221,4 @@ fn writer(writers: &HashMap<u64, Snapshot>, ordinal: u64, task: Option<u32>) -> 
     let parent = ordinal.checked_sub(1).and_then(|before| writers.get(&before));
     let node = task.and_then(|task| parent?.record().tasks.get(task as usize)).map(|task| task.name.to_string());
     Some(MessageOrigin { at, node })
-}
-
-fn message(html: &mut Html, at: &Snapshot, channel: &str, row: &TalkRow, tree: &BranchTree) {
-    if row.removed > 0 {
-        html.classed("li", "gone", &format!("{} removed", row.removed));
-    }
-    let value = match &row.item.item {
-        Ok(value) => value,
-        Err(placeholder) => {
-            html.classed("li", "error", &placeholder.to_string());
-            return;
-        }
-    };
-    let address = address::state(&address::point(at), [channel, &row.item.position.to_string()]);
-    let kind = value.get("type").and_then(Value::as_str).unwrap_or("item");
-    let other = row.by.as_ref().filter(|by| by.at.record().branch != at.record().branch);
-    let class = format!("{}{}", role(kind), if other.is_some() { " shared" } else { "" });
-    html.open("li", &[("class", &class), ("data-row", ""), ("id", &format!("m{}", row.item.position))]);
-    html.open("div", &[("class", "margin")]);
-    html.within("a", &[("href", &address), ("class", "role")], |html| _ = html.text(&shortened(kind, 40)));
-    if let Some(name) = value.get("name").and_then(Value::as_str) {
-        html.literal(" ").text(&shortened(name, 40));
-    }
-    if let Some(by) = &row.by {
-        let text = format!("{}@{}", thread_text(by.at.point().thread.as_str()), by.at.id());
-        let node = by.node.as_deref().unwrap_or(by.at.source().as_str());
-        html.literal("<br>").text("written by ").text(&shortened(node, 40)).text(" at ");
-        let step = format!("/t/{}", encode(&text));
-        html.element("a", &[("href", &step), ("data-blame", "")], &format!("step {}", by.at.step()));
-        html.literal("<br>").element(
-            "time",
-            &[("datetime", &by.at.created_at().to_string())],
-            &ago(at.store().now(), by.at.created_at()),
-        );
-    }
-    if let Some(branch) = other.and_then(|by| tree.name(by.at.record().branch)) {
-        html.literal("<br>").classed("span", "tag", &shortened(branch, 40));
-    }
-    usage(html, value);
-    html.close("div").open("div", &[("class", "said")]);
-    if let Some(before) = &row.before {
-        html.open("details", &[("class", "edited")]).element("summary", &[], "edited; the text before");
-        html.open("del", &[]);
-        content(html, before, &address);
-        html.close("del").within("p", &[], |html| _ = html.link(&address, "history of this message")).close("details");
-    }
-    if kind == "tool" {
-        let words = value.get("content").map(brief).unwrap_or_default();
-        html.open("details", &[]);
-        html.within("summary", &[], |html| _ = html.text("result: ").isolated(&words));
-        content(html, value, &address);
-        html.close("details");
-    } else {
-        content(html, value, &address);
-    }
-    calls(html, value, &address);
-    html.close("div").close("li");
-}
-
-/// Adds half an answer: a message that is streamed, or was cut off.
-fn half_message(html: &mut Html, at: &Snapshot, half: &PartialMessage) {
-    let value = Value::Map(half.message.to_map());
-    let class = format!("{} half", role(half.message.kind()));
-    html.open("li", &[("class", &class), ("data-row", "")]).open("div", &[("class", "margin")]);
-    html.classed("span", "role", half.message.kind()).literal("<br>");
-    let words = half.message.text().split_whitespace().count() as u64;
-    html.classed("span", "open", &format!("half an answer, {}", count(words, "word"))).literal("<br>");
-    html.element("time", &[("datetime", &half.updated.to_string())], &ago(at.store().now(), half.updated));
-    html.close("div").open("div", &[("class", "said")]);
-    let address = format!("{}/step", address::point(at));
-    content(html, &value, &address);
-    calls(html, &value, &address);
-    html.close("div").close("li");
-}
-
-/// Returns the class of a role; unknown ones have one together.
-fn role(kind: &str) -> &'static str {
-    match kind {
-        "human" => "human",
-        "ai" => "ai",
-        "system" => "system",
-        "tool" => "tool",
-        _ => "other",
-    }
-}
-
-/// Adds the model and the tokens of a message.
-fn usage(html: &mut Html, value: &Value) {
-    let model = value.get("response_metadata").and_then(|metadata| metadata.get("model_name")).and_then(Value::as_str);
-    if let Some(model) = model {
-        html.literal("<br>").text(&shortened(model, 40));
-    }
-    let tokens = |name: &str| value.get("usage_metadata")?.get(name)?.as_int();
-    let total = tokens("input_tokens").unwrap_or(0).saturating_add(tokens("output_tokens").unwrap_or(0));
-    if let Ok(total @ 1..) = u64::try_from(total) {
-        html.literal("<br>").text(&format!("{} tokens", rounded(total)));
-    }
-}
-
-/// Adds the content of a message: its texts, reasoning folded, other blocks by their type.
-fn content(html: &mut Html, value: &Value, address: &str) {
-    match value.get("content") {
-        Some(Value::Str(text)) => values::text(html, text, &format!("{address}/content")),
-        Some(Value::List(blocks)) => {
-            for (at, block) in blocks.iter().enumerate() {
-                let address = format!("{address}/content/{at}");
-                let kind = block.get("type").and_then(Value::as_str).unwrap_or("text");
-                let text = block.as_str().or_else(|| block.get("text")?.as_str());
-                let thought = ["reasoning", "thinking"].iter().find_map(|name| block.get(name)?.as_str());
-                match (text, thought) {
-                    (Some(text), _) => values::text(html, text, &format!("{address}/text")),
-                    (None, Some(thought)) => {
-                        html.open("details", &[]).element("summary", &[], "reasoning");
-                        values::text(html, thought, &address);
-                        html.close("details");
-                    }
-                    (None, None) => {
-                        _ = html.within("p", &[("class", "dim")], |html| _ = html.link(&address, &shortened(kind, 40)))
-                    }
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Adds the tool calls of a message, each folded to one line.
-fn calls(html: &mut Html, value: &Value, address: &str) {
-    let calls = value.get("tool_calls").and_then(Value::as_list).unwrap_or_default();
-    for (at, call) in calls.iter().enumerate() {
-        let tool = call.get("name").and_then(Value::as_str).unwrap_or("?");
-        let args = call.get("args").cloned().unwrap_or_default();
-        html.open("details", &[("class", "call")]);
-        html.within("summary", &[], |html| {
-            html.text("calls ").isolated(&shortened(tool, 60)).text(" ").isolated(&brief(&args));
-        });
-        values::ValueTree::add_to(html, &args, &format!("{address}/tool_calls/{at}/args"));
-        html.close("details");
-    }
 }

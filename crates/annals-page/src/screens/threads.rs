@@ -1,60 +1,108 @@
-//! The screen of all threads, the last active first.
+//! The screen of all threads, the last active first: the words of each lead, its facts follow, its numbers stand in
+//! columns. The facets count the threads of the page, so that their cost is that of the page.
 
-use annals::base::{CheckpointId, Timestamp, Value};
-use annals::history::{HistoryFilter, Snapshot, ThreadInfo, short_ids};
+use annals::base::{Timestamp, Value};
+use annals::history::{Snapshot, ThreadInfo};
 use annals::store::record::ThreadSize;
 use annals::store::{StatusKind, ThreadCursor, ThreadQuery};
-use annals_runs::{ThreadRuns, ThreadStatus, status_name, status_named};
+use annals_runs::{ThreadRuns, ThreadStatus, status_name};
 use serde_json::{Value as Json, json};
 
 use super::{Screen, Shown};
 use crate::address::{self, encode};
 use crate::failure::Refusal;
+use crate::filter::ThreadFilter;
 use crate::html::Html;
+use crate::icons::StatusShape;
 use crate::layout::View;
-use crate::limits::{ACTIVITY_MAX, THREADS_MAX};
-use crate::plot;
-use crate::words::{ago, cost, grouped, partial_json, rounded, shortened, status_text, tally};
+use crate::limits::{FACETS_MAX, LABELS_MAX, THREADS_MAX};
+use crate::words::{cost, count, day, grouped, interrupt, partial_json, rounded, shortened, status_text, tally};
 
-/// Bars of a sparkline.
-const SPARKS: usize = 12;
-
-/// The statuses, in the order in which a filter shows them.
-const STATUSES: [StatusKind; 7] = [
-    StatusKind::Interrupted,
-    StatusKind::Failed,
-    StatusKind::GivenUp,
-    StatusKind::Running,
-    StatusKind::Sleeping,
-    StatusKind::Done,
-    StatusKind::Cancelled,
+/// The statuses that the facet always shows, each with its word.
+const STATUSES: [(StatusKind, &str); 4] = [
+    (StatusKind::Interrupted, "Waiting"),
+    (StatusKind::Failed, "Failed"),
+    (StatusKind::Running, "Running"),
+    (StatusKind::Done, "Done"),
 ];
+
+/// Those that it shows if a thread of the page has them.
+const RARE_STATUSES: [(StatusKind, &str); 3] =
+    [(StatusKind::GivenUp, "Stuck"), (StatusKind::Sleeping, "Asleep"), (StatusKind::Cancelled, "Cancelled")];
 
 /// A thread with what its row shows.
 struct ThreadEntry {
     info: ThreadInfo,
     /// The size, which is counted for the JSON alone: it costs a visit of every checkpoint.
     size: Option<ThreadSize>,
-    /// The timestamps of the newest checkpoints.
-    times: Vec<Timestamp>,
-    short: String,
     /// The first words of a thread without a title.
     first_words: Option<String>,
 }
 
+impl ThreadEntry {
+    fn read(screen: &Screen<'_>, info: ThreadInfo) -> Result<Self, Refusal> {
+        let thread = screen.store.thread(info.id())?;
+        let size = if screen.json { Some(thread.size()?) } else { None };
+        // A damaged message does not end a listing.
+        let words = || thread.at(info.head())?.first_words();
+        let first_words = if info.title().is_none() { words().unwrap_or_default() } else { None };
+        Ok(Self { info, size, first_words })
+    }
+
+    fn shape(&self) -> StatusShape {
+        StatusShape::of(&ThreadStatus::of(&self.info), self.info.partial().is_some())
+    }
+
+    /// Returns what the second line begins with: the interrupt, the error, half an answer; `None` of a thread that is
+    /// done.
+    fn news(&self) -> Option<String> {
+        let status = ThreadStatus::of(&self.info);
+        match &status {
+            ThreadStatus::Done => self.info.partial().map(ToString::to_string),
+            ThreadStatus::Interrupted(values) => {
+                Some(format!("asks: {}", values.iter().map(interrupt).collect::<Vec<_>>().join(" / ")))
+            }
+            ThreadStatus::Failed(error) => Some(error.clone()),
+            status => Some(status_text(status, &tally(self.info.record().tasks.iter().map(|task| &*task.name)))),
+        }
+    }
+
+    /// Returns the part of the listing that it stands in.
+    fn period(&self, now: Timestamp) -> &'static str {
+        match day(now).saturating_sub(day(self.info.updated_at())) {
+            ..=0 => "Today",
+            1 => "Yesterday",
+            2..7 => "This week",
+            7..31 => "This month",
+            _ => "Earlier",
+        }
+    }
+}
+
 pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
-    let mut infos = screen.store.threads_with(query(screen)?.limit(THREADS_MAX + 1))?;
+    let filter = ThreadFilter::read(&screen.query);
+    let mut infos = screen.store.threads_with(query(screen, &filter)?.limit(THREADS_MAX + 1))?;
     let more = infos.len() > THREADS_MAX;
     infos.truncate(THREADS_MAX);
-    let rows = infos.into_iter().map(|info| row(screen, info)).collect::<Result<Vec<_>, _>>()?;
+    let rows = infos.into_iter().map(|info| ThreadEntry::read(screen, info)).collect::<Result<Vec<_>, _>>()?;
     if screen.json {
         let threads: Vec<Json> = rows.iter().map(document).collect();
         return Ok(Shown::Json(json!({ "schema": 1, "threads": threads, "more": more })));
     }
     let mut html = Html::new();
-    html.element("h1", &[], "Threads");
-    facets(screen, &mut html);
-    table(screen, &rows, &mut html);
+    html.classed("h1", "hide", "Threads").open("div", &[("class", "list")]);
+    let is_part = more || screen.query.get("after").is_some();
+    facets(&mut html, &filter, &rows, is_part);
+    html.open("div", &[]);
+    list(&mut html, screen.store.now(), &rows);
+    if rows.is_empty() {
+        empty(screen, &mut html, &filter);
+    }
+    if !filter.title().is_empty() {
+        let address = format!("/search?q={}", encode(&format!("\"{}\"", filter.title())));
+        html.open("p", &[("class", "dim next")]).text("Titles with these words. ");
+        html.element("a", &[("class", "link"), ("href", &address)], "Search the messages").close("p");
+    }
     if let (true, Some(last)) = (more, rows.last()) {
         let after = format!("after={}", encode(&last.info.cursor().to_string()));
         let kept = screen.query.pairs().filter(|pair| !pair.starts_with("after="));
@@ -63,167 +111,178 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
             _ = html.link(&format!("/?{}", query.join("&")), "older threads")
         });
     }
-    Ok(View::new("threads", html).live("").into())
+    html.close("div").close("div");
+    Ok(View { searched: filter.text(), ..View::new("threads", html).live("") }.into())
 }
 
-fn query(screen: &Screen<'_>) -> Result<ThreadQuery, Refusal> {
-    let fields = &screen.query;
-    let mut query = ThreadQuery::new().archived(fields.get("archived").is_some());
-    for (name, field) in [("project", &mut query.project), ("label", &mut query.label), ("graph", &mut query.graph)] {
-        *field = fields.get(name).map(ToOwned::to_owned);
-    }
-    if let Some(text) = fields.get("title") {
-        query = query.title_contains(text);
-    }
-    if let Some(name) = fields.get("status") {
-        let names = || STATUSES.map(status_name).join(", ");
-        query.status = status_named(name);
-        if query.status.is_none() {
-            return Err(Refusal::usage(format!("{name} is not a status: {}", names())));
-        }
-    }
-    if let Some(text) = fields.get("since") {
-        let wrong = |_| Refusal::usage(format!("{} is not a date or a timestamp", shortened(text, 40)));
-        query = query.since(text.parse::<Timestamp>().map_err(wrong)?);
-    }
-    if let Some(after) = fields.get("after") {
+fn query(screen: &Screen<'_>, filter: &ThreadFilter) -> Result<ThreadQuery, Refusal> {
+    let mut query = filter.query(screen.store.now())?;
+    if let Some(after) = screen.query.get("after") {
         let wrong = |_| Refusal::usage("after is not the cursor of a listing");
         query.after = Some(after.parse::<ThreadCursor>().map_err(wrong)?);
     }
     Ok(query)
 }
 
-fn row(screen: &Screen<'_>, info: ThreadInfo) -> Result<ThreadEntry, Refusal> {
-    let thread = screen.store.thread(info.id())?;
-    let newest = thread.history_with(HistoryFilter::new().limit(ACTIVITY_MAX))?.collect::<Result<Vec<_>, _>>()?;
-    let size = if screen.json { Some(thread.size()?) } else { None };
-    let ids: Vec<CheckpointId> = newest.iter().map(Snapshot::id).collect();
-    let shorts = short_ids(&ids, screen.store.now());
-    let at = ids.iter().position(|id| *id == info.head());
-    let short = at.map_or_else(|| info.head().to_string(), |at| shorts[at].clone());
-    let times = newest.iter().map(Snapshot::created_at).collect();
-    // A damaged message does not end a listing.
-    let words = || thread.at(info.head())?.first_words();
-    let first_words = if info.title().is_none() { words().unwrap_or_default() } else { None };
-    Ok(ThreadEntry { info, size, times, short, first_words })
+/// Adds what stands in the place of the rows: how to write a thread, or how to remove the filter.
+fn empty(screen: &Screen<'_>, html: &mut Html, filter: &ThreadFilter) {
+    html.open("div", &[("class", "empty")]);
+    if filter.is_empty() {
+        html.literal("<b>No thread is here.</b> ").text("A program writes one, or the command: ");
+        html.element("code", &[], &screen.command(&["import"]));
+    } else {
+        html.literal("<b>No thread passes the filter.</b> ").text(&shortened(&filter.text(), 200)).literal(" ");
+        html.element("a", &[("class", "link"), ("href", "/")], "remove it");
+    }
+    html.close("div");
 }
 
-fn facets(screen: &Screen<'_>, html: &mut Html) {
-    html.within("form", &[("action", "/"), ("class", "facets")], |html| {
-        for (name, label) in [("title", "title"), ("project", "project"), ("label", "label"), ("graph", "graph")] {
-            html.within("label", &[], |html| {
-                html.text(label).literal(" ");
-                let value = screen.query.get(name).unwrap_or_default();
-                html.open("input", &[("name", name), ("value", value), ("size", "12")]);
-            });
+/// Adds the facets: links that add a filter or remove it, each with the number of threads of the page.
+fn facets(html: &mut Html, filter: &ThreadFilter, rows: &[ThreadEntry], is_part: bool) {
+    html.open("nav", &[("class", "facets"), ("aria-label", "Filters")]);
+    html.open("div", &[("class", "facet")]).element("h2", &[], "Status");
+    let mut attributes = vec![("href", "/")];
+    attributes.extend(filter.is_empty().then_some(("aria-current", "true")));
+    html.within("a", &attributes, |html| _ = html.text("Everything"));
+    for (kind, word) in STATUSES.into_iter().chain(RARE_STATUSES) {
+        let found = rows.iter().filter(|row| row.info.status() == kind);
+        let is_shown =
+            STATUSES.iter().any(|(shown, _)| *shown == kind) || filter.get("status") == Some(status_name(kind));
+        let found = found.count();
+        if is_shown || found > 0 {
+            facet(html, filter, "status", status_name(kind), word, found, shape_of(kind));
         }
-        html.within("label", &[], |html| {
-            html.literal("status ").open("select", &[("name", "status")]);
-            html.element("option", &[("value", "")], "any");
-            for status in STATUSES.map(status_name) {
-                let mut attributes = vec![("value", status)];
-                attributes.extend((screen.query.get("status") == Some(status)).then_some(("selected", "")));
-                html.element("option", &attributes, status);
-            }
-            html.close("select");
-        });
-        html.within("label", &[], |html| {
-            let since = screen.query.get("since").unwrap_or_default();
-            // The input of a browser for dates does not take a time.
-            let kind = if since.contains(':') { "text" } else { "date" };
-            html.literal("active since ").open("input", &[("type", kind), ("name", "since"), ("value", since)]);
-        });
-        html.within("label", &[], |html| {
-            let mut attributes = vec![("type", "checkbox"), ("name", "archived"), ("value", "1")];
-            attributes.extend(screen.query.get("archived").map(|_| ("checked", "")));
-            html.open("input", &attributes).text(" archived");
-        });
-        html.element("button", &[], "filter");
+    }
+    let halves = rows.iter().filter(|row| row.info.partial().is_some()).count();
+    if halves > 0 || filter.get("is") == Some("half") {
+        facet(html, filter, "is", "half", "Half answers", halves, Some(StatusShape::Half));
+    }
+    html.close("div");
+    let projects = rows.iter().filter_map(|row| row.info.facts().project.as_deref());
+    values(html, filter, "project", "Project", projects);
+    let graphs = rows.iter().filter_map(|row| row.info.graph());
+    values(html, filter, "graph", "Graph", graphs);
+    let labels = rows.iter().flat_map(|row| &row.info.facts().labels).map(String::as_str);
+    values(html, filter, "label", "Label", labels);
+    if is_part {
+        html.classed("p", "dim small facet", "Numbers of this page.");
+    }
+    html.close("nav");
+}
+
+fn shape_of(kind: StatusKind) -> Option<StatusShape> {
+    Some(match kind {
+        StatusKind::Interrupted => StatusShape::Waits,
+        StatusKind::Failed | StatusKind::GivenUp => StatusShape::Failed,
+        StatusKind::Running => StatusShape::Runs,
+        StatusKind::Sleeping => StatusShape::Sleeps,
+        StatusKind::Done => StatusShape::Done,
+        StatusKind::Cancelled => StatusShape::Cancelled,
+        _ => return None,
+    })
+}
+
+/// Adds the most frequent values of a name.
+fn values<'a>(
+    html: &mut Html,
+    filter: &ThreadFilter,
+    name: &'static str,
+    title: &'static str,
+    found: impl Iterator<Item = &'a str>,
+) {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for value in found {
+        match counts.iter_mut().find(|(seen, _)| *seen == value) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((value, 1)),
+        }
+    }
+    if let Some(value) = filter.get(name).filter(|value| counts.iter().all(|(seen, _)| seen != value)) {
+        counts.push((value, 0));
+    }
+    if counts.is_empty() {
+        return;
+    }
+    counts.sort_by(|a, b| (b.1, a.0).cmp(&(a.1, b.0)));
+    html.open("div", &[("class", "facet")]).element("h2", &[], title);
+    for (value, count) in counts.into_iter().take(FACETS_MAX) {
+        facet(html, filter, name, value, &shortened(value, 40), count, None);
+    }
+    html.close("div");
+}
+
+fn facet(
+    html: &mut Html,
+    filter: &ThreadFilter,
+    name: &'static str,
+    value: &str,
+    word: &str,
+    count: usize,
+    shape: Option<StatusShape>,
+) {
+    let href = filter.toggled(name, value).address();
+    let mut attributes = vec![("href", href.as_str())];
+    attributes.extend((filter.get(name) == Some(value)).then_some(("aria-current", "true")));
+    html.within("a", &attributes, |html| {
+        shape.into_iter().for_each(|shape| shape.add_to(html));
+        html.element("bdi", &[("class", "cut")], word);
+        html.classed("span", "num", &if count > 0 { grouped(count as u64) } else { String::new() });
     });
 }
 
-fn table(screen: &Screen<'_>, rows: &[ThreadEntry], html: &mut Html) {
-    if rows.is_empty() {
-        html.classed("p", "dim", "no thread passes the filter");
-        return;
+fn list(html: &mut Html, now: Timestamp, rows: &[ThreadEntry]) {
+    for (at, part) in rows.chunk_by(|a, b| a.period(now) == b.period(now)).enumerate() {
+        html.open("section", &[("class", "day")]).open("div", &[("class", "colhead")]).open("h2", &[]);
+        html.text(part[0].period(now)).classed("span", "dim", &part.len().to_string()).close("h2");
+        if at == 0 {
+            ["messages", "tokens", "cost", "active"].iter().for_each(|title| {
+                _ = html.classed("span", if *title == "active" { "num age" } else { "num" }, title);
+            });
+        }
+        html.close("div").open("ol", &[]);
+        part.iter().for_each(|entry| row(html, now, entry));
+        html.close("ol").close("section");
     }
-    let now = screen.store.now();
-    html.open("table", &[("class", "rows")]).open("thead", &[]).open("tr", &[]);
-    for title in ["thread", "state", "activity", "active", "steps", "tokens", "cost", "head"] {
-        html.element("th", &[("scope", "col")], title);
-    }
-    html.close("tr").close("thead").open("tbody", &[]);
-    for row in rows {
-        let id = row.info.id().as_str();
-        html.open("tr", &[("data-row", "")]).open("td", &[]);
-        let title = row.info.title().or(row.first_words.as_deref());
-        html.link(&address::thread(id), &shortened(title.unwrap_or(id), 80));
-        let facts = row.info.facts();
-        if facts.is_paused {
-            html.literal(" ").classed("span", "tag", "paused");
-        }
-        if let Some(partial) = row.info.partial() {
-            html.literal(" ").classed("span", "tag", &partial.to_string());
-        }
-        if title.is_some() {
-            html.literal(" ").classed("span", "dim", &shortened(id, 40));
-        }
-        if let Some(project) = &facts.project {
-            html.literal(" ").within(
-                "a",
-                &[("class", "tag"), ("href", &format!("/?project={}", encode(project)))],
-                |html| {
-                    html.text(&shortened(project, 40));
-                },
-            );
-        }
-        for label in facts.labels.iter().take(8) {
-            html.literal(" ").within(
-                "a",
-                &[("class", "tag"), ("href", &format!("/?label={}", encode(label)))],
-                |html| {
-                    html.text(&shortened(label, 40));
-                },
-            );
-        }
-        html.close("td");
-        let due = tally(row.info.record().tasks.iter().map(|task| &*task.name));
-        let status = ThreadStatus::of(&row.info);
-        let class =
-            if matches!(status, ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) { "error" } else { status.as_str() };
-        html.classed("td", class, &shortened(&status_text(&status, &due), 60));
-        html.within("td", &[], |html| {
-            plot::sparkline(
-                html,
-                &sparks(&row.times),
-                &format!("the newest {} checkpoints over time", row.times.len()),
-            );
-        });
-        let updated_at = row.info.updated_at();
-        html.element("td", &[("class", "when"), ("title", &updated_at.to_string())], &ago(now, updated_at));
-        html.classed("td", "number", &grouped(row.info.record().ordinal + 1));
-        let counts = row.info.counts().copied().unwrap_or_default();
-        let (tokens, dollars) = (counts.input_tokens.saturating_add(counts.output_tokens), counts.cost_usd());
-        html.classed("td", "number", &if tokens > 0 { rounded(tokens) } else { String::new() });
-        html.classed("td", "number", &if dollars > 0.0 { cost(dollars) } else { String::new() });
-        html.classed("td", "id", &row.short);
-        html.close("tr");
-    }
-    html.close("tbody").close("table");
 }
 
-/// Counts timestamps, newest first, in equal spans from the oldest to the newest.
-fn sparks(times: &[Timestamp]) -> [usize; SPARKS] {
-    let mut counts = [0; SPARKS];
-    let bounds = times.iter().map(|at| at.as_micros());
-    let (Some(first), Some(last)) = (bounds.clone().min(), bounds.max()) else { return counts };
-    let width = last.saturating_sub(first).max(1) as i128;
-    for at in times {
-        let place = (at.as_micros().saturating_sub(first)) as i128 * (SPARKS as i128 - 1) / width;
-        counts[usize::try_from(place).unwrap_or(0).min(SPARKS - 1)] += 1;
+fn row(html: &mut Html, now: Timestamp, entry: &ThreadEntry) {
+    let (info, facts) = (&entry.info, entry.info.facts());
+    let id = info.id().as_str();
+    html.open("li", &[("class", "thread"), ("data-row", "")]);
+    entry.shape().add_to(html);
+    html.open("div", &[]).open("h3", &[]);
+    let words = info.title().or(entry.first_words.as_deref()).filter(|words| !words.trim().is_empty());
+    let address = address::thread(id);
+    let class = if words.is_some() { "cut" } else { "cut mono" };
+    let attributes = [("href", address.as_str()), ("class", class), ("title", id), ("dir", "auto")];
+    html.element("a", &attributes, &shortened(words.unwrap_or(id), 120));
+    if facts.is_paused {
+        html.classed("span", "label", "paused");
     }
-    debug_assert_eq!(counts.iter().sum::<usize>(), times.len(), "every timestamp counts once");
-    counts
+    for label in facts.labels.iter().take(LABELS_MAX) {
+        html.classed("span", "label", &shortened(label, 40));
+    }
+    html.close("h3").open("p", &[("class", "facts")]);
+    if let Some(news) = entry.news() {
+        html.classed("span", entry.shape().class(), &shortened(&news, 200));
+    }
+    if let Some(project) = &facts.project {
+        html.classed("span", "project", &shortened(project, 40));
+    }
+    if let Some(graph) = info.graph() {
+        html.within("span", &[], |html| _ = html.text("graph ").isolated(&shortened(graph, 40)));
+    }
+    let counts = info.counts().copied().unwrap_or_default();
+    if words.is_none() && counts.messages == 0 {
+        html.classed("span", "dim", "no message yet");
+    }
+    html.classed("span", "n", &count(info.record().ordinal + 1, "checkpoint"));
+    html.close("p").close("div");
+    let (tokens, dollars) = (counts.input_tokens.saturating_add(counts.output_tokens), counts.cost_usd());
+    let number = |n: u64| if n > 0 { rounded(n) } else { String::new() };
+    html.classed("span", "num", &number(counts.messages)).classed("span", "num", &number(tokens));
+    html.classed("span", "num", &if dollars > 0.0 { cost(dollars) } else { String::new() });
+    html.time("num age", now, info.updated_at()).close("li");
 }
 
 /// Returns the document of a thread, as `annals threads --json` has it.

@@ -160,7 +160,7 @@ fn keyboard(browser: &Browser, base: &str) {
     browser.open(&format!("{base}/?title=bern"));
     browser.keys("j\u{e007}");
     browser.wait("the thread is open", |browser| browser.address().contains("/t/trip"));
-    browser.wait("the steps are there", |browser| !browser.all("tr[data-row]").is_empty());
+    browser.wait("the steps are there", |browser| !browser.all("main [data-row]").is_empty());
     browser.keys("jjkd");
     browser.wait("the difference is open", |browser| browser.address().contains("/diff/"));
     browser.keys("g");
@@ -215,11 +215,11 @@ fn keys_of_every_screen(browser: &Browser, base: &str) {
         }
         let has_rows = !browser.all("[data-row] a, main tr a, main li a").is_empty();
         browser.keys("jjk");
-        assert_eq!(browser.all(".current").len(), usize::from(has_rows), "the selected row of {address}");
+        assert_eq!(browser.all(".on").len(), usize::from(has_rows), "the selected row of {address}");
         assert_eq!(browser.errors(), Vec::<String>::new(), "{address}");
         if has_rows {
             walked += 1;
-            assert_eq!(browser.all(".current :focus").len(), 1, "the link of the selected row of {address}");
+            assert_eq!(browser.all(".on :focus").len(), 1, "the link of the selected row of {address}");
             let link = browser.focused("href");
             browser.keys(ENTER);
             browser.wait("the link is open", |browser| browser.address() != url || link == url);
@@ -239,7 +239,7 @@ fn keys_without_javascript(browser: &Browser, base: &str) {
             browser.address() == url
         });
         browser.keys(TAB);
-        assert_eq!(browser.focused("class"), "skip", "{address}");
+        assert_eq!(browser.focused("class"), "hide", "{address}");
         browser.keys(ENTER);
         browser.wait("the content is reached", |browser| browser.address() == format!("{url}#main"));
         browser.open(&url);
@@ -251,10 +251,10 @@ fn keys_without_javascript(browser: &Browser, base: &str) {
 fn long_thread(browser: &Browser, base: &str) {
     browser.open(&format!("{base}/t/long"));
     assert!(browser.text("main").contains(&format!("({} steps)", "100,000")), "{}", browser.text("main"));
-    assert_eq!(browser.all("tr[data-row]").len(), 30);
+    assert_eq!(browser.all("main [data-row]").len(), 30);
     browser.click(".next a");
     browser.wait("older steps are there", |browser| {
-        browser.address().contains("from=") && browser.all("tr[data-row]").len() == 30
+        browser.address().contains("from=") && browser.all("main [data-row]").len() == 30
     });
     browser.open(&format!("{base}/t/long/step/77"));
     assert!(browser.text("main").contains("step 77"));
@@ -275,7 +275,7 @@ fn live(browser: &Browser, base: &str, store: &Store) {
     let title = trip.info().unwrap().title().unwrap().to_owned();
     trip.facts().title("Bern by bus").save().unwrap();
     browser.wait("the title is shown", |browser| browser.text("main").contains("Bern by bus"));
-    assert_eq!((browser.all(".current").len(), browser.focused("href")), (1, "/t/trip".into()));
+    assert_eq!((browser.all(".on").len(), browser.focused("href")), (1, "/t/trip".into()));
     trip.facts().title(title).save().unwrap();
 }
 

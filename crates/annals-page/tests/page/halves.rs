@@ -21,7 +21,7 @@ fn half_an_answer_is_on_every_screen_of_its_thread() {
         assert!(shown.contains("half an answer, 4 words"), "{address}: {shown}");
     }
     let talk = html(&page, "/t/chat/talk");
-    assert!(talk.contains("class=\"ai half\"") && talk.contains("The Gasthof &lt;b&gt;"), "{talk}");
+    assert!(talk.contains("class=\"half\"") && talk.contains("The Gasthof &lt;b&gt;"), "{talk}");
     assert_eq!(document(&page, "/.json")["threads"][0]["partial"]["words"], 4);
     assert_eq!(document(&page, "/t/chat.json")["checkpoints"][0]["partial"]["channel"], "messages");
     assert_eq!(document(&page, "/t/chat/talk.json")["partials"][0]["type"], "ai");

@@ -199,7 +199,7 @@ fn runs_are_controlled_by_forms() {
     assert_eq!(send("order", "control=pause"), (303, "/runs".into()));
     assert!(store.thread("order").unwrap().info().unwrap().facts().is_paused);
     assert_eq!(run(&page, "order")["paused"], true);
-    assert!(html(&page, "/").contains("<span class=\"tag\">paused</span>"), "the list of threads says so");
+    assert!(html(&page, "/").contains("<span class=\"label\">paused</span>"), "the list of threads says so");
     let paused = html(&page, "/runs?status=failed");
     assert!(paused.contains(">paused</span>") && paused.contains("value=\"resume\">"), "{paused}");
     assert_eq!(send("order", "control=resume"), (303, "/runs".into()));

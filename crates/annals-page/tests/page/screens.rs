@@ -120,14 +120,24 @@ fn threads_are_listed_with_facets_and_pages() {
     }
     let page = page_of(&store);
     let first = html(&page, "/");
-    assert!(first.contains(">other 59<") && !first.contains(">other 05<"), "{first}");
+    assert!(first.contains("title=\"other 59\"") && !first.contains("title=\"other 05\""), "{first}");
     assert!(first.contains(">Where is hotel 59?</a>"), "the first words stand for a title: {first}");
+    assert!(first.contains("Numbers of this page.") && first.contains("Today<span class=\"dim\">50</span>"), "{first}");
     assert_eq!(document(&page, "/.json")["threads"][0]["first_words"], "Where is hotel 59?");
     let next = first.split("href=\"/?after=").nth(1).unwrap().split('"').next().unwrap();
     let second = html(&page, &format!("/?after={next}"));
-    assert!(second.contains("Bern in May") && second.contains(">other 05<") && !second.contains(">other 59<"));
-    assert!(second.contains("<svg class=\"spark\"") && second.contains("$0.0040"));
-    for query in ["project=travel", "label=spring", "title=bern", "status=done&title=bern"] {
+    assert!(second.contains("Bern in May") && second.contains("\"other 05\"") && !second.contains("\"other 59\""));
+    assert!(second.contains("<span class=\"label\">spring</span>") && second.contains("$0.0040"));
+    assert!(second.contains("href=\"/?q=project:travel\""), "a facet is a filter: {second}");
+    for query in [
+        "project=travel",
+        "label=spring",
+        "title=bern",
+        "status=done&title=bern",
+        "q=project:travel",
+        "q=bern+status:done+since:1d",
+        "q=label:%22spring%22",
+    ] {
         let found = document(&page, &format!("/.json?{query}"));
         assert_eq!(found["threads"].as_array().unwrap().len(), 1, "{query}");
         assert_eq!(found["threads"][0]["thread"], "trip");
@@ -136,9 +146,18 @@ fn threads_are_listed_with_facets_and_pages() {
     let (past, future) = ("since=2020-01-31&title=bern", "since=2999-01-31T00:00:00Z&title=bern");
     assert_eq!(document(&page, &format!("/.json?{past}"))["threads"].as_array().unwrap().len(), 1);
     assert_eq!(document(&page, &format!("/.json?{future}"))["threads"], json!([]));
-    assert!(html(&page, &format!("/?{past}")).contains("<input type=\"date\" name=\"since\" value=\"2020-01-31\">"));
-    assert!(html(&page, &format!("/?{future}")).contains("<input type=\"text\" name=\"since\""));
-    assert_eq!(get(&page, "/?since=soon").status, 400);
+    assert!(html(&page, &format!("/?{past}")).contains("value=\"since:2020-01-31 bern\""), "the search field holds it");
+    let none = html(&page, &format!("/?{future}"));
+    assert!(none.contains("No thread passes the filter.") && none.contains("href=\"/\">remove it</a>"), "{none}");
+    for (wrong, name) in
+        [("since=soon", "soon"), ("q=since:soon", "soon"), ("q=status:lost", "lost"), ("q=is:odd", "odd")]
+    {
+        let refused = get(&page, &format!("/?{wrong}"));
+        assert!(refused.status == 400 && refused.text().contains(name), "{wrong}");
+    }
+    let searched = get(&page, "/search?q=project:travel+bern");
+    assert_eq!((searched.status, searched.value_of("location")), (303, Some("/?q=project:travel%20bern")));
+    assert_eq!(get(&page, "/search?q=%22project:travel%22").status, 200, "a word in quotes is no filter");
     assert_eq!(document(&page, "/.json")["more"], true);
 }
 
@@ -245,10 +264,12 @@ fn messages_show_edits_removals_calls_and_writers() {
         "A hotel in Bern",
         "The Gasthof zum B\u{e4}ren",
         "edited; the text before",
-        "The Gasthof zum Baeren",
-        "1 removed",
-        "calls hotels {&quot;city&quot;:&quot;Bern&quot;}",
-        "written by update at",
+        "The Gasthof zum <del>Baeren</del><ins>B\u{e4}ren</ins>",
+        "1 message removed here",
+        "<b dir=\"auto\">hotels</b><code class=\"cut\" dir=\"auto\">Bern</code>",
+        "title=\"written by update\">step 1</a> · 1 tool",
+        "<b dir=\"auto\">You</b>",
+        "<a href=\"#m0\"><span>1</span><bdi>A hotel in Bern</bdi></a>",
         "Thanks",
     ] {
         assert!(shown.contains(text), "{text}: {shown}");
@@ -256,8 +277,10 @@ fn messages_show_edits_removals_calls_and_writers() {
     assert!(!shown.contains("To be removed") && !shown.contains("By train"));
     let other = html(&page, "/t/trip/talk");
     assert!(
-        other.contains("By train") && other.contains("class=\"human shared\""),
-        "messages of another branch are marked"
+        other.contains("By train")
+            && other.contains("class=\"msg human own\"")
+            && other.contains("class=\"msg human\""),
+        "messages of this branch are marked: {other}"
     );
     let messages = document(&page, "/t/trip@by%20bus/talk.json");
     assert_eq!(messages["messages"].as_array().unwrap().len(), 4);
@@ -267,6 +290,53 @@ fn messages_show_edits_removals_calls_and_writers() {
     assert!(last.contains("say 119") && !last.contains("say 069") && last.contains("before=70"));
     let before = html(&page, "/t/many/talk?channel=messages&before=70");
     assert!(before.contains("say 069") && before.contains("say 020") && !before.contains("say 070"));
+}
+
+#[test]
+fn a_conversation_is_rendered_and_its_machinery_folds() {
+    let store = Store::memory();
+    let chat = store.thread("chat").unwrap();
+    let message = |value: Json| Message::try_from(Value::from(value)).unwrap();
+    let call = |id: &str, name: &str, args: Json| json!({ "name": name, "args": args, "id": id, "type": "tool_call" });
+    let result = |id: &str, status: &str, content: &str| {
+        message(json!({ "type": "tool", "tool_call_id": id, "status": status, "content": content }))
+    };
+    chat.append(
+        "messages",
+        [
+            Message::system("You are <brief>.\nAnd kind."),
+            Message::human("one\ntwo"),
+            message(json!({ "type": "ai", "content": [
+                { "type": "thinking", "thinking": "first *this*" },
+                { "type": "text", "text": "# Plan\n\n- `a < b`\n\n```rust\nlet x = 1;\n```\n\n[at](https://x.org) [no](javascript:a)" },
+            ], "tool_calls": [call("1", "read", json!({ "path": "src/a.rs" })), call("2", "bash", json!({ "cmd": "ls", "in": "/" }))] })),
+            result("1", "success", "a\nb\nc"),
+            result("2", "error", "exit 101"),
+            message(json!({ "type": "ai", "content": "", "tool_calls": [call("3", "wait", json!({}))] })),
+            result("of another page", "success", "late"),
+        ],
+    )
+    .unwrap();
+    let page = page_of(&store);
+    let shown = html(&page, "/t/chat/talk");
+    for markup in [
+        "<b>Instructions</b><code class=\"cut\" dir=\"auto\">You are &lt;brief&gt;.</code><span class=\"end\">5 words</span>",
+        "<p dir=\"auto\">one<br>two</p>",
+        "<summary>Thought, 2 words</summary><div dir=\"auto\"><p dir=\"auto\">first <em>this</em></p></div>",
+        "<h3 dir=\"auto\">Plan</h3><ul><li dir=\"auto\"><code dir=\"auto\">a &lt; b</code></li></ul>",
+        "<span class=\"k\">let</span> x = <span class=\"n\">1</span>;",
+        "<a href=\"https://x.org\" rel=\"noreferrer noopener\" dir=\"auto\">at</a> no",
+        "<details class=\"tool\" id=\"m3\"><summary><b dir=\"auto\">read</b>",
+        "src/a.rs</code><span class=\"end\" dir=\"auto\">3 lines</span>",
+        "<details class=\"tool\" id=\"m4\" open=\"\"><summary><b class=\"failed\" dir=\"auto\">bash</b>",
+        "<span class=\"end failed\" dir=\"auto\">exit 101</span>",
+        "<b>result</b><code class=\"cut\" dir=\"auto\">late</code>",
+        "step 0</a> · 2 tools",
+    ] {
+        assert!(shown.contains(markup), "{markup}: {shown}");
+    }
+    assert_eq!(shown.matches("<li class=\"msg").count(), 5, "results stand with their calls: {shown}");
+    assert!(!shown.contains("javascript"), "{shown}");
 }
 
 #[test]
@@ -362,7 +432,10 @@ fn runs_steps_and_figures_are_those_of_the_log() {
     waiting(&store, "booking");
     let page = page_of(&store);
     let runs = html(&page, "/runs?status=interrupted");
-    assert!(runs.contains("Book the Gasthof?") && runs.contains("1 waiting") && !runs.contains("<textarea"), "{runs}");
+    assert!(
+        runs.contains("Book the Gasthof?") && runs.contains("aria-label=\"1 waiting\"") && !runs.contains("<textarea"),
+        "{runs}"
+    );
     let listed = document(&page, "/runs.json");
     assert_eq!((listed["runs"][0]["thread"].as_str(), listed["runs"].as_array().unwrap().len()), (Some("booking"), 1));
     assert_eq!(listed["runs"][0]["questions"][0]["value"], "Book the Gasthof?");
@@ -569,22 +642,29 @@ fn texts_have_contrast_and_the_assets_are_small() {
             let value = block.split(&format!("--{name}:")).nth(1).unwrap_or_else(|| panic!("--{name}"));
             value.split(';').next().unwrap().trim().to_owned()
         };
-        // Text on the background and on every colour of an area that text stands on.
-        for (text, area) in [
-            ("fore", "back"),
-            ("dim", "back"),
-            ("accent", "back"),
-            ("bad", "back"),
-            ("fore", "soft"),
-            ("accent", "soft"),
-            ("dim", "soft"),
-            ("fore", "gone"),
-            ("fore", "new"),
+        // Each area with the texts that stand on it, and the strokes that carry a meaning.
+        for (area, texts, strokes) in [
+            ("bg", "fg fg2 fg3 accent wait bad add", "accent edge wait-fill bad c2"),
+            ("panel", "fg fg2 fg3 accent wait add", "edge accent"),
+            ("hover", "fg fg2 fg3 accent wait bad", "edge accent wait-fill bad"),
+            ("field", "fg fg2 fg3", "edge"),
+            ("soft", "fg fg2 fg3 accent wait bad", "accent edge wait-fill bad"),
+            ("wait-soft", "fg fg2 fg3 wait", "wait-fill"),
+            ("bad-soft", "fg fg2 bad", "bad"),
+            ("add-soft", "fg add", "add"),
+            ("accent", "bg", ""),
         ] {
-            let found = contrast(&colour(text), &colour(area));
-            assert!(found >= 4.5, "{name}: {text} on {area} has a contrast of {found:.2}");
+            for (names, least) in [(texts, 4.5), (strokes, 3.0)] {
+                for text in names.split_whitespace() {
+                    let found = contrast(&colour(text), &colour(area));
+                    assert!(found >= least, "{name}: {text} on {area} has a contrast of {found:.2}");
+                }
+            }
         }
     }
+    let beside: Vec<&str> = style.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
+    let colours: Vec<&&str> = beside.iter().filter(|line| line.contains(": #") || line.contains("rgb(")).collect();
+    assert!(colours.is_empty(), "a colour beside the tokens: {colours:?}");
 }
 
 #[test]
@@ -608,7 +688,14 @@ fn the_json_of_every_screen_is_linked() {
         "/health",
     ] {
         let shown = html(&page, target);
-        let twin = shown.split("<footer><a href=\"").nth(1).unwrap().split('"').next().unwrap().replace("&amp;", "&");
+        let twin = shown
+            .split("<footer class=\"foot\"><a href=\"")
+            .nth(1)
+            .unwrap()
+            .split('"')
+            .next()
+            .unwrap()
+            .replace("&amp;", "&");
         assert_eq!(document(&page, &twin)["schema"], 1, "{target}: {twin}");
         assert!(
             shown.starts_with("<!doctype html>") && shown.contains("<main id=\"main\"") && shown.contains("<h1"),
