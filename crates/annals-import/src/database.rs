@@ -202,6 +202,18 @@ impl SourceDatabase {
         statement.map_or(Vec::new(), |statement| statement.column_names().into_iter().map(str::to_owned).collect())
     }
 
+    /// Returns the names of the tables, in their order. Names with other characters than letters, digits and `_` are
+    /// left out.
+    pub(crate) fn tables(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        // A database that cannot be read has no tables to recognise.
+        _ = self.rows("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid", [], |row| {
+            names.extend(json::maybe_text(&row.fields, "name").filter(|name| is_own_name(name)));
+            Ok(())
+        });
+        names
+    }
+
     /// Returns whether a table has a column.
     pub(crate) fn has_column(&self, table: &str, column: &str) -> bool {
         self.columns(table).iter().any(|name| name == column)
@@ -409,7 +421,7 @@ impl From<ImportError> for RowsError {
     }
 }
 
-/// Returns whether a name of a table is one that this crate writes into queries.
+/// Returns whether a name of a table may be written into a query as it is.
 fn is_own_name(table: &str) -> bool {
     table.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

@@ -77,6 +77,8 @@ mod model;
 mod output;
 mod parts;
 mod probe;
+#[cfg(feature = "store")]
+mod redact;
 mod sources;
 #[cfg(feature = "store")]
 mod store;
@@ -88,7 +90,7 @@ pub use database::SourceDatabase;
 pub use error::{ImportError, SourceLimit};
 pub use model::{ParentLink, SessionBranch, SessionMessage, SourceSession, UnknownCounts, UnknownRecord, turns};
 pub use output::SessionSink;
-pub use sources::SourceKind;
+pub use sources::{PlaceBase, SourceFacts, SourceKind, SourcePlace, sources_table};
 #[cfg(feature = "store")]
 pub use store::{FACTS, FileWithoutThread, ImportSummary, Importer, export_turns, thread_id};
 pub use turns_json::{SessionDocument, TurnsCollector};

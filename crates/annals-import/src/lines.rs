@@ -159,6 +159,45 @@ impl JsonLines {
     }
 }
 
+/// The lines of a text, with their numbers from 1.
+pub(crate) struct TextLines {
+    input: Box<dyn BufRead>,
+    number: u64,
+    has_ended: bool,
+}
+
+impl TextLines {
+    pub(crate) fn open(path: &Path) -> Self {
+        Self { input: open(path), number: 0, has_ended: false }
+    }
+
+    /// Returns the next line without its end. Bytes that are not UTF-8 are replaced.
+    pub(crate) fn next_line(&mut self) -> Option<(u64, Result<String, SourceFault>)> {
+        if self.has_ended {
+            return None;
+        }
+        self.number += 1;
+        let mut buffer = Vec::new();
+        match read_line(&mut *self.input, &mut buffer, RECORD_BYTES_MAX) {
+            Ok(LineBytes::Whole) if buffer.is_empty() => None,
+            Ok(LineBytes::Whole) => {
+                let text = String::from_utf8_lossy(&buffer);
+                let text = if self.number == 1 { text.strip_prefix('\u{feff}').unwrap_or(&text) } else { &text };
+                let text = text.strip_suffix('\n').unwrap_or(text);
+                Some((self.number, Ok(text.strip_suffix('\r').unwrap_or(text).to_owned())))
+            }
+            Ok(LineBytes::TooLong) => {
+                let limit = SourceLimit::new("bytes of a line", RECORD_BYTES_MAX as u64);
+                Some((self.number, Err(limit.into())))
+            }
+            Err(error) => {
+                self.has_ended = true;
+                Some((self.number, Err(error.into())))
+            }
+        }
+    }
+}
+
 /// The first lines of a file.
 pub(crate) struct FirstLines {
     /// The lines that hold JSON.

@@ -20,15 +20,31 @@ use crate::sources::{HistorySource, SourceKind};
 /// [`ImportError::Io`] if the file or folder cannot be read; a file within the folder that cannot is counted as
 /// `unreadable`. An error of the sink.
 pub fn read_sessions(path: &Path, only: Option<SourceKind>, sink: &mut dyn SessionSink) -> Result<(), ImportError> {
+    read_all(&[path], only, sink)
+}
+
+/// Reads the histories in several files and folders as those of one machine: titles in one place are those of sessions
+/// in another. Of several places, files are named with their whole paths.
+///
+/// # Errors
+/// As [`read_sessions`].
+pub(crate) fn read_all(
+    paths: &[&Path],
+    only: Option<SourceKind>,
+    sink: &mut dyn SessionSink,
+) -> Result<(), ImportError> {
     let kinds = SourceKind::ALL.into_iter().filter(|kind| only.is_none_or(|only| only == *kind));
     let mut found = FoundFiles { readers: kinds.map(|kind| (kind, kind.reader())).collect(), ..FoundFiles::default() };
-    let metadata = fs::metadata(path).map_err(|error| ImportError::io(path, error))?;
-    if metadata.is_dir() {
-        sorted(path)?;
-        found.folder(path, path);
-    } else {
-        fs::File::open(path).map_err(|error| ImportError::io(path, error))?;
-        found.add(path, path.parent().unwrap_or(Path::new("")));
+    for path in paths {
+        let metadata = fs::metadata(path).map_err(|error| ImportError::io(*path, error))?;
+        let root = |of: &Path| if paths.len() > 1 { PathBuf::new() } else { of.to_owned() };
+        if metadata.is_dir() {
+            sorted(path)?;
+            found.folder(path, &root(path));
+        } else {
+            fs::File::open(path).map_err(|error| ImportError::io(*path, error))?;
+            found.add(path, &root(path.parent().unwrap_or(Path::new(""))));
+        }
     }
     let FoundFiles { mut readers, files, folders, unreadable } = found;
     let count = files.len() + folders;
@@ -54,7 +70,8 @@ type Readers = Vec<(SourceKind, Box<dyn HistorySource>)>;
 
 /// Gives a file to the reader that recognises it, or reports it.
 fn recognise(file: SourceFile, readers: &mut Readers, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
-    if readers.iter_mut().any(|(_, reader)| reader.is_beside(&file)) {
+    // Every program is asked, as some take note of such a file.
+    if readers.iter_mut().fold(false, |is_beside, (_, reader)| reader.is_beside(&file) || is_beside) {
         return Ok(());
     }
     let (file, fault) = match FileProbe::open(file)? {

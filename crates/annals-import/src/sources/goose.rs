@@ -16,7 +16,17 @@ use crate::lines::JsonLines;
 use crate::model::SourceSession;
 use crate::output::ReadOutput;
 use crate::probe::{FileProbe, SourceFile, has};
+use crate::sources::facts::{SourceFacts, data};
 use crate::sources::{HistorySource, SourceKind};
+
+pub(super) const FACTS: SourceFacts = SourceFacts {
+    programs: "goose",
+    places: &[data("goose/sessions")],
+    has_own_folders: false,
+    versions: "schemas 1 to 14, JSON lines",
+    seen: "2026-10",
+    lost: "rows of `thread_messages`",
+};
 
 /// The databases and files of an import.
 #[derive(Default)]

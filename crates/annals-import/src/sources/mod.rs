@@ -2,11 +2,23 @@
 //!
 //! A program is added by a module with `FACTS` and a [`HistorySource`], and a line of the table.
 
+mod adk;
+mod aider;
 mod chat;
 mod claude;
+mod cline;
 mod codex;
+mod continue_dev;
+mod copilot;
+mod cursor;
+mod facts;
+mod gemini;
 mod goose;
+mod hermes;
+mod openai_agents;
 mod opencode;
+mod pi;
+mod qwen;
 mod zed;
 
 use std::fmt;
@@ -16,6 +28,7 @@ use std::str::FromStr;
 use crate::error::ImportError;
 use crate::output::ReadOutput;
 use crate::probe::{FileProbe, SourceFile};
+pub use facts::{PlaceBase, SourceFacts, SourcePlace, sources_table};
 
 /// Reads the histories of one program: takes the files that it recognises, and reads them when all are known.
 pub(crate) trait HistorySource {
@@ -58,6 +71,13 @@ macro_rules! sources {
                 }
             }
 
+            /// Returns where its histories lie, which versions were seen, and what an import loses.
+            pub fn facts(self) -> &'static SourceFacts {
+                match self {
+                    $(Self::$kind => &$module::FACTS,)*
+                }
+            }
+
             /// Returns a reader without files.
             pub(crate) fn reader(self) -> Box<dyn HistorySource> {
                 match self {
@@ -79,6 +99,28 @@ sources! {
     Opencode: opencode::OpencodeFiles, "opencode";
     /// `threads.db` of Zed.
     Zed: zed::ZedFiles, "zed";
+    /// `state.vscdb` of Cursor, and the transcripts of its command.
+    Cursor: cursor::CursorFiles, "cursor";
+    /// Events of the command of GitHub Copilot: `session-state/*/events.jsonl`.
+    Copilot: copilot::CopilotFiles, "copilot";
+    /// Sessions of pi, omp and OpenClaw.
+    Pi: pi::PiFiles, "pi";
+    /// Transcripts of Qwen Code: `projects/*/chats/*.jsonl`.
+    Qwen: qwen::QwenFiles, "qwen";
+    /// Journals of Gemini CLI: `tmp/*/chats/session-*.jsonl`, and the documents before them.
+    Gemini: gemini::GeminiFiles, "gemini";
+    /// `.aider.chat.history.md` of Aider.
+    Aider: aider::AiderFiles, "aider";
+    /// Tasks of Cline and Roo Code, and the sessions of Cline's command.
+    Cline: cline::ClineFiles, "cline";
+    /// `state.db` of Hermes.
+    Hermes: hermes::HermesFiles, "hermes";
+    /// Databases of Google's Agent Development Kit.
+    Adk: adk::AdkFiles, "adk";
+    /// Databases of the Agents SDK of OpenAI.
+    OpenaiAgents: openai_agents::AgentsFiles, "openai-agents";
+    /// Sessions of Continue: `sessions/*.json`.
+    Continue: continue_dev::ContinueFiles, "continue";
     /// Chats of other programs: the export of ChatGPT, role and content lines, ShareGPT.
     Chat: chat::ChatFiles, "chat";
 }

@@ -14,11 +14,21 @@ use crate::json;
 use crate::model::{ParentLink, SourceSession};
 use crate::output::ReadOutput;
 use crate::probe::{FileProbe, SourceFile};
+use crate::sources::facts::{SourceFacts, data};
 use crate::sources::{HistorySource, SourceKind};
 use crate::zstd;
 
 /// The member with the parent of a helper, in two words so that it is not taken for one of this project.
 const HELPER_CONTEXT: &str = concat!("sub", "agent_context");
+
+pub(super) const FACTS: SourceFacts = SourceFacts {
+    programs: "Zed",
+    places: &[data("zed/threads/threads.db"), data("Zed/threads/threads.db")],
+    has_own_folders: false,
+    versions: "threads of 0.1.0 to 0.3.0 and without a version",
+    seen: "2026-10",
+    lost: "older states of a thread, which are not stored",
+};
 
 /// The databases of an import.
 #[derive(Default)]

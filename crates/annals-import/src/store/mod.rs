@@ -21,8 +21,9 @@ use annals::store::Store;
 use crate::error::ImportError;
 use crate::model::{SourceSession, UnknownCounts, UnknownRecord};
 use crate::output::SessionSink;
+use crate::redact::Redactor;
 use crate::sources::SourceKind;
-use crate::walk::read_sessions;
+use crate::walk::read_all;
 pub use export::export_turns;
 use pending::PendingThreads;
 use records::RecordLog;
@@ -58,6 +59,7 @@ pub const FACTS: &str = "import";
 pub struct Importer<'a> {
     store: &'a Store,
     only: Option<SourceKind>,
+    redacts: bool,
     progress: Option<Box<dyn FnMut(usize, usize) + 'a>>,
 }
 
@@ -75,6 +77,8 @@ pub struct ImportSummary {
     pub messages: u64,
     /// Checkpoints made.
     pub checkpoints: u64,
+    /// Secrets replaced, in the sessions that were read; 0 unless [`Importer::redacting`].
+    pub redacted: u64,
     /// The records of the source that were not understood, by kind, and the files that make no thread. Records are
     /// stored as they stand in the source.
     pub not_understood: UnknownCounts,
@@ -86,6 +90,20 @@ impl ImportSummary {
     /// Returns the number of threads that were read: new, grown and unchanged ones.
     pub fn threads(&self) -> u64 {
         self.threads_new + self.threads_grown + self.threads_unchanged
+    }
+
+    /// Adds the result of another import.
+    pub fn add(&mut self, other: Self) {
+        self.threads_new += other.threads_new;
+        self.threads_grown += other.threads_grown;
+        self.threads_unchanged += other.threads_unchanged;
+        self.messages += other.messages;
+        self.checkpoints += other.checkpoints;
+        self.redacted += other.redacted;
+        for (kind, count) in other.not_understood {
+            *self.not_understood.entry(kind).or_default() += count;
+        }
+        self.files_without_thread.extend(other.files_without_thread);
     }
 
     /// Returns the records that were not understood, without the files that are counted as a whole.
@@ -117,13 +135,34 @@ pub struct FileWithoutThread {
 impl<'a> Importer<'a> {
     /// Makes an importer into a store.
     pub fn new(store: &'a Store) -> Self {
-        Self { store, only: None, progress: None }
+        Self { store, only: None, redacts: false, progress: None }
     }
 
     /// Reads only files of this program; others count as `unrecognised_file`.
     #[must_use]
     pub fn only(mut self, source: SourceKind) -> Self {
         self.only = Some(source);
+        self
+    }
+
+    /// Replaces keys and tokens of well-known forms by their kinds: `[redacted: github]`. Passwords have no form. A
+    /// thread that was imported with its secrets retains them on a line of its own: redact the first import.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    /// use annals_import::Importer;
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// let file = folder.path().join("log.jsonl");
+    /// let key = format!("ghp_{}", "a1".repeat(18));
+    /// std::fs::write(&file, format!(r#"{{"role": "user", "content": "use {key}"}}"#))?;
+    /// assert_eq!(Importer::new(&Store::memory()).redacting().run(&file)?.redacted, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn redacting(mut self) -> Self {
+        self.redacts = true;
         self
     }
 
@@ -141,20 +180,45 @@ impl<'a> Importer<'a> {
     /// the sessions before it are stored. A message that does not fit into the store is left out and counted as
     /// `refused_message`, a session as `refused_session`.
     pub fn run(self, path: impl AsRef<Path>) -> Result<ImportSummary, ImportError> {
-        let path = path.as_ref();
-        let records = RecordLog::new(self.store, path)?;
+        self.run_all([path])
+    }
+
+    /// Imports the histories in several files and folders as those of one machine: titles in one place are those of
+    /// sessions in another. Of several places, files are named with their whole paths.
+    ///
+    /// # Errors
+    /// As [`Importer::run`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    /// use annals_import::Importer;
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// let (first, second) = (folder.path().join("a.jsonl"), folder.path().join("b.jsonl"));
+    /// std::fs::write(&first, r#"{"role": "user", "content": "hi"}"#)?;
+    /// std::fs::write(&second, r#"{"role": "user", "content": "hello"}"#)?;
+    /// assert_eq!(Importer::new(&Store::memory()).run_all([first, second])?.threads_new, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_all<P: AsRef<Path>>(self, paths: impl IntoIterator<Item = P>) -> Result<ImportSummary, ImportError> {
+        let paths: Vec<P> = paths.into_iter().collect();
+        let paths: Vec<&Path> = paths.iter().map(AsRef::as_ref).collect();
+        let records = RecordLog::new(&paths)?;
         let mut sink = StoreSink {
             store: self.store,
             records,
             pending: PendingThreads::new(self.store)?,
+            redactor: self.redacts.then(Redactor::default),
             progress: self.progress,
             summary: ImportSummary::default(),
         };
-        let read = read_sessions(path, self.only, &mut sink);
+        let read = read_all(&paths, self.only, &mut sink);
         // Also of an import that ended early the sessions before its end are stored.
         let settled = sink.settle();
         read.and(settled)?;
         sink.records.finish(self.store)?;
+        sink.summary.redacted = sink.redactor.map_or(0, |redactor| redactor.count);
         Ok(sink.summary)
     }
 }
@@ -170,12 +234,16 @@ struct StoreSink<'a> {
     store: &'a Store,
     records: RecordLog,
     pending: PendingThreads,
+    redactor: Option<Redactor>,
     progress: Option<Box<dyn FnMut(usize, usize) + 'a>>,
     summary: ImportSummary,
 }
 
 impl SessionSink for StoreSink<'_> {
-    fn session(&mut self, session: SourceSession) -> Result<(), ImportError> {
+    fn session(&mut self, mut session: SourceSession) -> Result<(), ImportError> {
+        if let Some(redactor) = &mut self.redactor {
+            redactor.session(&mut session);
+        }
         let (mut session, refused) = refused::without_refused(session);
         for record in refused {
             self.unknown(record)?;
@@ -212,7 +280,10 @@ impl SessionSink for StoreSink<'_> {
         }
     }
 
-    fn unknown(&mut self, record: UnknownRecord) -> Result<(), ImportError> {
+    fn unknown(&mut self, mut record: UnknownRecord) -> Result<(), ImportError> {
+        if let Some(redacted) = self.redactor.as_mut().and_then(|redactor| redactor.text(&record.raw)) {
+            record.raw = redacted;
+        }
         *self.summary.not_understood.entry(record.kind.clone()).or_default() += 1;
         self.records.add(self.store, record)
     }

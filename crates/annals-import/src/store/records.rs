@@ -29,9 +29,11 @@ pub(super) struct RecordLog {
 }
 
 impl RecordLog {
-    pub(super) fn new(_: &Store, path: &Path) -> Result<Self, ImportError> {
-        let path = path.canonicalize().map_err(|error| ImportError::io(path, error))?;
-        let path = format!("{:016x}", fnv(path.to_string_lossy().as_bytes()));
+    pub(super) fn new(paths: &[&Path]) -> Result<Self, ImportError> {
+        let whole = |path: &&Path| path.canonicalize().map_err(|error| ImportError::io(*path, error));
+        let whole = paths.iter().map(whole).collect::<Result<Vec<_>, _>>()?;
+        let text: Vec<_> = whole.iter().map(|path| path.to_string_lossy()).collect();
+        let path = format!("{:016x}", fnv(text.join("\n").as_bytes()));
         Ok(Self { path, written: HashSet::new(), waiting: Vec::new(), waiting_bytes: 0 })
     }
 

@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 use crate::compare;
 
 /// The number of fixtures: a fixture that is lost fails the tests.
-const FIXTURES: usize = 94;
+const FIXTURES: usize = 119;
 
 /// A fixture: its name, its source, its folder and the expected document.
 pub(crate) struct Fixture {

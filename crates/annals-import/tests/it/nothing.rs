@@ -5,7 +5,7 @@ use std::path::Path;
 
 use annals::message::first_words;
 use annals::prelude::*;
-use annals_import::{ImportSummary, Importer};
+use annals_import::{ImportSummary, Importer, SourceKind};
 use serde_json::{Value as Json, json};
 
 use crate::fixtures::read;
@@ -79,9 +79,12 @@ fn messages_of_parts_in_the_envelope_of_claude_code_are_not_taken_for_its_own() 
         json!({"uuid": uuid, "parentUuid": parent, "sessionId": "q", "type": role, "message": message})
     };
     let session = lines(&[record("a", json!(null), "user", "hello"), record("b", json!("a"), "assistant", "hi")]);
-    let (summary, document) = imported(&[("q.jsonl", session)]);
-    assert_eq!((summary.threads(), &document["threads"]), (0, &json!([])));
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("q.jsonl"), session).unwrap();
+    let import = |source| Importer::new(&Store::memory()).only(source).run(folder.path()).unwrap();
+    let summary = import(SourceKind::ClaudeCode);
     assert_eq!(named(&summary), [("q.jsonl", "unrecognised_file", true)]);
+    assert_eq!(import(SourceKind::Qwen).threads(), 1);
 }
 
 #[test]

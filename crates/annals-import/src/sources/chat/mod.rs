@@ -18,6 +18,7 @@ use crate::lines::JsonLines;
 use crate::model::SourceSession;
 use crate::output::ReadOutput;
 use crate::probe::{FileProbe, SourceFile, has};
+use crate::sources::facts::SourceFacts;
 use crate::sources::{HistorySource, SourceKind};
 
 /// The layout of a file.
@@ -78,6 +79,15 @@ impl ChatLayout {
         }
     }
 }
+
+pub(super) const FACTS: SourceFacts = SourceFacts {
+    programs: "ChatGPT (export), OpenAI lines, ShareGPT",
+    places: &[],
+    has_own_folders: false,
+    versions: "the export of 2026, lines and arrays of messages",
+    seen: "2026-10",
+    lost: "widgets of ChatGPT",
+};
 
 /// The files of an import.
 #[derive(Default)]

@@ -17,6 +17,7 @@ use crate::model::ParentLink;
 use crate::output::ReadOutput;
 use crate::probe::{FileProbe, SourceFile, has};
 use crate::sources::HistorySource;
+use crate::sources::facts::{SourceFacts, config, home, variable};
 use records::{LOOSE, is_of_model_or_user};
 use tree::RecordTree;
 
@@ -53,6 +54,15 @@ pub(super) fn describes_helper(file: &SourceFile) -> bool {
 
 /// The begin of the name of the transcript of a helper.
 const HELPER: &str = "agent-";
+
+pub(super) const FACTS: SourceFacts = SourceFacts {
+    programs: "Claude Code",
+    places: &[home(".claude/projects"), config("claude/projects"), variable("CLAUDE_CONFIG_DIR", "projects")],
+    has_own_folders: true,
+    versions: "transcripts of 1.0 to 2.1.239",
+    seen: "2026-10",
+    lost: "snapshots of files, large outputs beside the transcript",
+};
 
 /// All transcripts of an import.
 #[derive(Default)]

@@ -18,8 +18,10 @@ use crate::lines::JsonLines;
 use crate::model::{ParentLink, SessionMessage, SourceSession};
 use crate::output::{OfKind, ReadOutput};
 use crate::probe::{FileProbe, SourceFile};
+use crate::sources::facts::{SourceFacts, home, variable};
 use crate::sources::{HistorySource, SourceKind};
-use rollout::{COMPLETED, CodexState, ItemSource, RolloutRecord};
+use rollout::COMPLETED;
+pub(super) use rollout::{CodexState, ItemSource, RolloutRecord};
 
 /// The member with the facts of a helper, in two words so that it is not taken for one of this project.
 const HELPER: &str = concat!("sub", "agent");
@@ -91,6 +93,22 @@ impl RolloutFile {
         Some((json::maybe_text(base, "thread_id")?, base["end_ordinal_exclusive"].as_u64()?))
     }
 }
+
+pub(super) const FACTS: SourceFacts = SourceFacts {
+    programs: "Codex",
+    places: &[
+        home(".codex/sessions"),
+        home(".codex/archived_sessions"),
+        home(".codex/session_index.jsonl"),
+        variable("CODEX_HOME", "sessions"),
+        variable("CODEX_HOME", "archived_sessions"),
+        variable("CODEX_HOME", "session_index.jsonl"),
+    ],
+    has_own_folders: false,
+    versions: "rollouts of spring 2025 to 0.153, compressed ones, paginated ones",
+    seen: "2026-10",
+    lost: "state of the world, approvals, encrypted reasoning as text",
+};
 
 /// All rollouts of an import, with the titles of the index.
 #[derive(Default)]

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use annals_base::Timestamp;
+use annals_messages::Usage;
 use serde_json::{Value as Json, json};
 
 use crate::arena::{DraftArena, pick};
@@ -17,7 +18,7 @@ use crate::output::ReadOutput;
 
 /// The records that hold the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ItemSource {
+pub(in crate::sources) enum ItemSource {
     /// Response items. Events repeat them.
     Items,
     /// Events, in a file without response items.
@@ -27,14 +28,14 @@ pub(super) enum ItemSource {
 }
 
 /// A line or an item of a rollout, with its place.
-pub(super) struct RolloutRecord<'a> {
+pub(in crate::sources) struct RolloutRecord<'a> {
     /// The id of a message without one.
-    pub(super) derived: &'a str,
+    pub(in crate::sources) derived: &'a str,
     /// The line, or the item or event in it.
-    pub(super) json: &'a Json,
-    pub(super) at: Option<Timestamp>,
+    pub(in crate::sources) json: &'a Json,
+    pub(in crate::sources) at: Option<Timestamp>,
     /// The file and the line.
-    pub(super) place: &'a str,
+    pub(in crate::sources) place: &'a str,
 }
 
 impl<'a> RolloutRecord<'a> {
@@ -136,8 +137,10 @@ const QUIET_EVENT_FAMILIES: [&str; 5] = ["exec_command_", "mcp_tool_call_", "pat
 pub(super) const COMPLETED: &str = "item/";
 
 /// The state of reading a rollout.
-pub(super) struct CodexState {
+pub(in crate::sources) struct CodexState {
     source: ItemSource,
+    /// The begin of the kinds under which response items are counted.
+    counted_as: &'static str,
     pub(super) has_items: bool,
     /// True if an event completes an item that is a message of a user or of the model.
     pub(super) has_completed: bool,
@@ -161,9 +164,10 @@ pub(super) struct CodexState {
 }
 
 impl CodexState {
-    pub(super) fn new(source: ItemSource) -> Self {
+    pub(in crate::sources) fn new(source: ItemSource) -> Self {
         Self {
             source,
+            counted_as: "response_item",
             has_items: false,
             has_completed: false,
             folder: None,
@@ -180,9 +184,31 @@ impl CodexState {
         }
     }
 
+    /// Counts response items that are not understood under kinds with this begin.
+    pub(in crate::sources) fn counting_as(mut self, begin: &'static str) -> Self {
+        self.counted_as = begin;
+        self
+    }
+
+    /// Gives token counts to the last message of the model in a turn; the first turn is that of the first human
+    /// message.
+    pub(in crate::sources) fn set_usage_of_turn(&mut self, turn: i64, usage: Usage) {
+        let (mut turns, mut last) = (0, None);
+        for number in &self.main {
+            match self.arena.drafts[*number].kind {
+                DraftKind::Human => turns += 1,
+                DraftKind::Ai if turns == turn => last = Some(*number),
+                _ => {}
+            }
+        }
+        if let Some(number) = last {
+            self.arena.drafts[number].usage = Some(usage);
+        }
+    }
+
     /// Returns the main line and the left lines.
     #[allow(clippy::type_complexity, reason = "two values of one call")]
-    pub(super) fn finish(self) -> (Vec<Arc<SessionMessage>>, Vec<Vec<Arc<SessionMessage>>>) {
+    pub(in crate::sources) fn finish(self) -> (Vec<Arc<SessionMessage>>, Vec<Vec<Arc<SessionMessage>>>) {
         let main = self.arena.settled(&self.main);
         let left: Vec<Vec<usize>> = self.left.iter().map(|line| self.arena.settled(line)).collect();
         let messages = self.arena.into_messages();
@@ -390,7 +416,11 @@ impl CodexState {
     }
 
     /// Takes a response item.
-    pub(super) fn item(&mut self, record: &RolloutRecord<'_>, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
+    pub(in crate::sources) fn item(
+        &mut self,
+        record: &RolloutRecord<'_>,
+        out: &mut ReadOutput<'_>,
+    ) -> Result<(), ImportError> {
         let item = record.json;
         match json::text(item, "type") {
             "message" => self.message(record, out)?,
@@ -434,7 +464,7 @@ impl CodexState {
             },
             "function_call_output" | "custom_tool_call_output" => self.output(record, out)?,
             kind if QUIET_ITEMS.contains(&kind) => {}
-            kind => out.unknown(format!("response_item/{kind}"), record.place, item.to_string())?,
+            kind => out.unknown(format!("{}/{kind}", self.counted_as), record.place, item.to_string())?,
         }
         Ok(())
     }

@@ -24,11 +24,26 @@ use crate::json;
 use crate::model::{ParentLink, SessionMessage, SourceSession};
 use crate::output::ReadOutput;
 use crate::probe::{FileProbe, SourceFile};
+use crate::sources::facts::{SourceFacts, data, home};
 use crate::sources::{HistorySource, SourceKind};
 use crate::walk::sorted;
 
 /// Parts without a message.
 const QUIET_PARTS: [&str; 7] = ["compaction", "subtask", "agent", "snapshot", "patch", "retry", "step-start"];
+
+pub(super) const FACTS: SourceFacts = SourceFacts {
+    programs: "opencode, OpenCode 2",
+    places: &[
+        data("opencode/opencode.db"),
+        data("opencode/storage"),
+        home(".local/share/opencode/opencode.db"),
+        home(".local/share/opencode/storage"),
+    ],
+    has_own_folders: false,
+    versions: "both generations of the database, folders since July 2025",
+    seen: "2026-10",
+    lost: "snapshots of files, messages before July 2025",
+};
 
 /// The databases and folders of an import.
 #[derive(Default)]
