@@ -6,7 +6,7 @@ use annals::store::Store;
 use annals_import::{Importer, SourceKind, export_turns};
 use serde_json::{Value as Json, json};
 
-use crate::fixtures::{fixtures, largest, read};
+use crate::fixtures::{Fixture, fixtures, largest, read};
 
 /// Cuts of a fixture at most; a long one has as many as read this number of bytes, and at least the least number,
 /// unless the environment has `ANNALS_ALL_CASES`.
@@ -14,7 +14,7 @@ const CUTS: u64 = 1_000;
 const CUTS_LEAST: u64 = 8;
 /// Cuts of all fixtures of a program at least.
 const CUTS_OF_SOURCE: u64 = 50;
-const BYTES: u64 = 150_000;
+const BYTES: u64 = 100_000;
 
 /// Returns the next number of a sequence that looks random (SplitMix64).
 fn next(state: &mut u64) -> u64 {
@@ -42,50 +42,62 @@ fn counts(bytes: &[u8]) -> (u64, u64) {
 }
 
 #[test]
-#[allow(clippy::disallowed_methods, reason = "all cuts are made when it is asked for")]
 fn a_fixture_that_is_cut_at_any_byte_has_exact_counts() {
-    let mut seed = 7;
-    let all = std::env::var_os("ANNALS_ALL_CASES").is_some();
-    let all_fixtures = fixtures();
-    for fixture in &all_fixtures {
-        let of_source = all_fixtures.iter().filter(|other| other.source == fixture.source).count() as u64;
-        let least = CUTS_LEAST.max(CUTS_OF_SOURCE.div_ceil(of_source));
-        let file = largest(&fixture.input);
-        let bytes = fs::read(&file).unwrap();
-        let name = file.file_name().unwrap().to_str().unwrap().to_owned();
-        let is_lines = name.ends_with(".jsonl");
-        // Cuts of a file without bytes are all alike.
-        let cuts = match bytes.len() as u64 {
-            0 => 1,
-            _ if all => CUTS,
-            len => (BYTES / len).clamp(least, CUTS),
-        };
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(&name);
-        for cut in 0..cuts {
-            let end = if cut == 0 { 0 } else { (next(&mut seed) % (bytes.len() as u64 + 1)) as usize };
-            fs::write(&path, &bytes[..end]).unwrap();
-            let document = read(&path, Some(fixture.source));
-            let counted = |kind: &str| document["not_understood"][kind].as_u64().unwrap_or(0);
-            let place = format!("{} cut at {end}", fixture.name);
-            let is_empty = end == 0 || (counted("empty_file") == 1 && document["threads"] == Json::Array(Vec::new()));
-            // A text of Aider holds several chats, of which one may be empty.
-            if fixture.source != SourceKind::Aider {
-                assert_eq!(counted("empty_file") > 0, is_empty, "{place}");
-            }
-            if is_lines && counted("unrecognised_file") + counted("empty_file") == 0 {
-                assert_eq!((counted("not_json"), counted("torn_last_line")), counts(&bytes[..end]), "{place}");
-            }
-            // An array that ends early is reported with its fault.
-            let is_cut_array = name.ends_with(".json") && document["threads"] != json!([]);
-            if is_cut_array && !bytes[end..].trim_ascii().is_empty() {
-                assert_eq!(counted("not_json"), 1, "{place}");
-            }
-            // A JSON file of opencode is recognised by its folder alone.
-            let is_alone = fixture.source != SourceKind::Chat && !name.ends_with(".json");
-            if end == bytes.len() && is_alone {
-                assert_eq!(counted("unrecognised_file"), 0, "{place}");
-            }
+    let fixtures = fixtures();
+    let least = |source| {
+        let of_source = fixtures.iter().filter(|other| other.source == source).count() as u64;
+        CUTS_LEAST.max(CUTS_OF_SOURCE.div_ceil(of_source))
+    };
+    // Each second fixture in a thread of its own.
+    std::thread::scope(|scope| {
+        for first in 0..2 {
+            let (fixtures, least) = (&fixtures, &least);
+            scope.spawn(move || {
+                for (seed, fixture) in fixtures.iter().enumerate().skip(first).step_by(2) {
+                    cut_at_random_bytes(fixture, least(fixture.source), seed as u64);
+                }
+            });
+        }
+    });
+}
+
+#[allow(clippy::disallowed_methods, reason = "all cuts are made when it is asked for")]
+fn cut_at_random_bytes(fixture: &Fixture, least: u64, mut seed: u64) {
+    let file = largest(&fixture.input);
+    let bytes = fs::read(&file).unwrap();
+    let name = file.file_name().unwrap().to_str().unwrap().to_owned();
+    let is_lines = name.ends_with(".jsonl");
+    // Cuts of a file without bytes are all alike.
+    let cuts = match bytes.len() as u64 {
+        0 => 1,
+        _ if std::env::var_os("ANNALS_ALL_CASES").is_some() => CUTS,
+        len => (BYTES / len).clamp(least, CUTS),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(&name);
+    for cut in 0..cuts {
+        let end = if cut == 0 { 0 } else { (next(&mut seed) % (bytes.len() as u64 + 1)) as usize };
+        fs::write(&path, &bytes[..end]).unwrap();
+        let document = read(&path, Some(fixture.source));
+        let counted = |kind: &str| document["not_understood"][kind].as_u64().unwrap_or(0);
+        let place = format!("{} cut at {end}", fixture.name);
+        let is_empty = end == 0 || (counted("empty_file") == 1 && document["threads"] == Json::Array(Vec::new()));
+        // A text of Aider holds several chats, of which one may be empty.
+        if fixture.source != SourceKind::Aider {
+            assert_eq!(counted("empty_file") > 0, is_empty, "{place}");
+        }
+        if is_lines && counted("unrecognised_file") + counted("empty_file") == 0 {
+            assert_eq!((counted("not_json"), counted("torn_last_line")), counts(&bytes[..end]), "{place}");
+        }
+        // An array that ends early is reported with its fault.
+        let is_cut_array = name.ends_with(".json") && document["threads"] != json!([]);
+        if is_cut_array && !bytes[end..].trim_ascii().is_empty() {
+            assert_eq!(counted("not_json"), 1, "{place}");
+        }
+        // A JSON file of opencode is recognised by its folder alone.
+        let is_alone = fixture.source != SourceKind::Chat && !name.ends_with(".json");
+        if end == bytes.len() && is_alone {
+            assert_eq!(counted("unrecognised_file"), 0, "{place}");
         }
     }
 }
