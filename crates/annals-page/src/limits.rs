@@ -42,6 +42,19 @@ pub(crate) const LABELS_MAX: usize = 3;
 pub(crate) const STEPS_MAX: usize = 30;
 /// Resume values of one step that a timeline shows.
 pub(crate) const RESUMED_MAX: usize = 3;
+/// Other branches that have a lane beside the steps.
+pub(crate) const LANES_MAX: usize = 3;
+/// Steps of several tasks whose tasks have rows, the tasks of each, and the tasks that are read for them.
+pub(crate) const BUNDLES_MAX: usize = 4;
+pub(crate) const BUNDLE_TASKS_MAX: usize = 3;
+pub(crate) const BUNDLE_READ_MAX: usize = 256;
+/// Interrupts of a thread that stand above its steps.
+pub(crate) const CALLS_MAX: usize = 3;
+/// Threads forked off a thread that its head names.
+pub(crate) const FORKS_MAX: usize = 8;
+/// Values of a tree in the pane of a state, and its nesting.
+pub(crate) const PANE_NODES_MAX: usize = 24;
+pub(crate) const PANE_DEPTH_MAX: usize = 4;
 /// Branches of the tree of a thread.
 pub(crate) const BRANCHES_MAX: usize = 100;
 /// Messages of a page.
@@ -82,12 +95,18 @@ pub(crate) const DIFF_LINES_MAX: usize = 4_000;
 pub(crate) const HITS_MAX: usize = 50;
 /// Threads of one status among the runs.
 pub(crate) const RUNS_MAX: usize = 50;
+/// Runs that ended, the threads that are read for them, and the checkpoints of each.
+pub(crate) const FINISHED_MAX: usize = 12;
+pub(crate) const FINISHED_READ_MAX: usize = 60;
+pub(crate) const FINISHED_STEPS_MAX: usize = 32;
 /// Tasks that have not ended, of a thread among the runs.
 pub(crate) const TASKS_MAX: usize = 10;
 /// Interrupts of a thread that have a form each.
 pub(crate) const FORMS_MAX: usize = 20;
 /// Inputs of the form of an interrupt, and options of one input.
 pub(crate) const INPUTS_MAX: usize = 100;
+/// Values of a choice that has a button for each.
+pub(crate) const BUTTONS_MAX: usize = 6;
 /// Operations of the page about the store.
 pub(crate) const OPERATIONS_MAX: usize = 20;
 /// Problems of a check that are listed.

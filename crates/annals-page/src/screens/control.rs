@@ -57,13 +57,14 @@ pub(super) fn form(screen: &Screen<'_>, html: &mut Html, info: &ThreadInfo) {
     html.within("form", &[("method", "post"), ("action", &action), ("class", "control")], |html| {
         html.open("input", &[("type", "hidden"), ("name", "form"), ("value", screen.page.form_token())]);
         for control in fitting(info) {
-            html.element("button", &[("name", "control"), ("value", control.as_str())], control.as_str());
+            let class = if control == ControlKind::Retry { "btn" } else { "btn bare" };
+            let attributes = [("class", class), ("name", "control"), ("value", control.as_str())];
+            html.element("button", &attributes, control.as_str());
             html.literal(" ");
         }
         if ControlKind::Cancel.fits(info) {
-            html.within("label", &[("class", "dim")], |html| {
-                html.text("reason of a cancel ").open("input", &[("name", "reason"), ("size", "24")]);
-            });
+            let attributes = [("name", "reason"), ("size", "16"), ("placeholder", "reason of a cancel")];
+            html.open("input", &[&attributes[..], &[("aria-label", "reason of a cancel")]].concat());
         }
     });
 }

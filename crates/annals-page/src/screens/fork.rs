@@ -4,7 +4,7 @@ use annals::base::Value;
 use annals::history::{ChannelDiff, Diff, Snapshot};
 use serde_json::{Value as Json, json};
 
-use super::thread::{heading, name, tabs};
+use super::heading::{heading, name, tabs};
 use super::tree::BranchTree;
 use super::{Screen, Shown, compare};
 use crate::address::{self, point_text};

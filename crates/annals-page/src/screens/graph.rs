@@ -9,7 +9,7 @@ use annals::history::Snapshot;
 use annals::store::{CacheKey, Source};
 use serde_json::{Value as Json, json};
 
-use super::thread::{heading, name, tabs};
+use super::heading::{heading, name, tabs};
 use super::tree::BranchTree;
 use super::{Screen, Shown};
 use crate::address;

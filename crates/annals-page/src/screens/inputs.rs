@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::failure::Refusal;
 use crate::html::Html;
-use crate::limits::INPUTS_MAX;
+use crate::limits::{BUTTONS_MAX, INPUTS_MAX};
 use crate::request::Fields;
 use crate::words::{brief, shortened};
 
@@ -122,6 +122,16 @@ impl ResumeInputs {
 }
 
 impl ResumeInputs {
+    /// Returns the labels of a choice of few values, which has a button for each; `None` of another form.
+    pub(super) fn buttons(&self) -> Option<Vec<String>> {
+        let labels: Vec<String> = match self {
+            Self::Options(options) => options.iter().map(|(label, _)| label.clone()).collect(),
+            Self::Whole(MemberInput { kind: InputKind::Choice(values), .. }) => values.iter().map(label_of).collect(),
+            _ => return None,
+        };
+        (labels.len() <= BUTTONS_MAX).then_some(labels)
+    }
+
     /// Adds the inputs to a form.
     pub(super) fn add_to(&self, html: &mut Html) {
         match self {

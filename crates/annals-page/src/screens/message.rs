@@ -281,7 +281,7 @@ impl TalkRows<'_> {
         }
         html.close("summary");
         let text = format!("{:#}", args.to_json());
-        if args.as_map().is_none_or(|map| map.iter().count() > 0) {
+        if !fits_one_line(&args) {
             code_box(html, head_of(&text, FOLDED_CHARS_MAX));
             if text.chars().nth(FOLDED_CHARS_MAX).is_some() {
                 rest(html, head_of(&text, FOLDED_CHARS_MAX), &text, address, self.has_links);
@@ -435,6 +435,17 @@ fn one_line(args: &Value) -> String {
         }
     }
     shortened(&args.to_json().to_string(), 200)
+}
+
+/// Returns whether the line of a call says all of its arguments.
+fn fits_one_line(args: &Value) -> bool {
+    let Some(map) = args.as_map() else { return false };
+    let mut members = map.iter();
+    match (members.next(), members.next()) {
+        (None, _) => true,
+        (Some((_, Value::Str(text))), None) => first_line(text) == *text && text.chars().count() <= TURN_CHARS_MAX,
+        _ => false,
+    }
 }
 
 /// Adds the outcome of a tool at the end of its line: its text if that is short, else its number of lines.

@@ -3,11 +3,14 @@
 mod compare;
 mod control;
 mod evolution;
+mod finished;
 mod fork;
 mod graph;
+mod heading;
 mod health;
 mod inputs;
 mod message;
+mod pane;
 mod resume;
 mod runs;
 mod search;
@@ -17,6 +20,7 @@ mod step;
 mod talk;
 mod thread;
 mod threads;
+mod timeline;
 mod tree;
 
 use annals::history::{Snapshot, Thread};

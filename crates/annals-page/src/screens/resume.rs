@@ -3,7 +3,7 @@
 //! The value is stored by [`Thread::resume_interrupt`](annals_runs::ThreadRuns::resume_interrupt): a worker, or the
 //! next run that goes on from the head, takes it. *Absent:* running the graph.
 
-use annals::base::Value;
+use annals::base::{Timestamp, Value};
 use annals::history::{Snapshot, Thread};
 use annals_runs::{OpenInterrupt, ThreadRuns};
 use serde_json::Value as Json;
@@ -13,8 +13,9 @@ use super::{Screen, Shown};
 use crate::address;
 use crate::failure::Refusal;
 use crate::html::Html;
+use crate::icons::StatusShape;
 use crate::limits::FORMS_MAX;
-use crate::words::interrupt;
+use crate::words::{ago, interrupt, shortened, tally};
 
 /// Adds a form for each open interrupt of a head.
 pub(super) fn forms(screen: &Screen<'_>, html: &mut Html, head: &Snapshot, open: &[OpenInterrupt]) {
@@ -25,6 +26,57 @@ pub(super) fn forms(screen: &Screen<'_>, html: &mut Html, head: &Snapshot, open:
     if open.len() > FORMS_MAX {
         html.classed("p", "dim", "Further interrupts are open: annals pending lists them.");
     }
+}
+
+/// Adds an interrupt above another screen: its text, and a button for each value if there are few, else the way to the
+/// form. Without leave to write the command is the only way.
+pub(super) fn call(screen: &Screen<'_>, html: &mut Html, head: &Snapshot, open: &OpenInterrupt) {
+    let action = format!("{}/resume", address::point(head));
+    let writes = screen.page.allows_write();
+    let tag = if writes { "form" } else { "div" };
+    let attributes = [("class", "call"), ("method", "post"), ("action", &*action)];
+    html.open(tag, if writes { &attributes } else { &attributes[..1] });
+    html.open("p", &[]);
+    StatusShape::Waits.add_to(html);
+    html.open("span", &[]).element("b", &[("class", "strong"), ("dir", "auto")], &interrupt(&open.value)).literal(" ");
+    let (now, node) = (head.store().now(), tally(head.next()));
+    html.classed("span", "dim", &format!("{} waits for {}", shortened(&node, 60), waited(now, head.created_at())));
+    html.close("span").close("p").open("span", &[("class", "answer")]);
+    if !writes {
+        let command = screen.command(&["answer", head.point().thread.as_str(), "JSON", "--id", &open.id]);
+        html.element("code", &[("class", "command"), ("dir", "auto")], &command);
+    } else {
+        hidden(screen, html, open);
+        if let Some(labels) = ResumeInputs::of(open).buttons() {
+            buttons(html, &labels);
+        }
+        html.element("a", &[("class", "btn bare"), ("href", "/runs?status=interrupted")], "answer in words");
+    }
+    html.close("span").close(tag);
+}
+
+/// Returns how long something waits.
+fn waited(now: Timestamp, then: Timestamp) -> String {
+    let age = ago(now, then);
+    if age == "now" { "a moment".to_owned() } else { age.trim_end_matches(" ago").to_owned() }
+}
+
+/// Adds a button for each value of a choice. A value is sent as its number.
+fn buttons(html: &mut Html, labels: &[String]) {
+    for (at, label) in labels.iter().enumerate() {
+        let class = if at == 0 { "btn main" } else { "btn" };
+        html.element(
+            "button",
+            &[("class", class), ("name", "in.value"), ("value", &at.to_string()), ("dir", "auto")],
+            label,
+        );
+    }
+}
+
+/// Adds what every form of an interrupt sends: the token of the forms, and the id.
+fn hidden(screen: &Screen<'_>, html: &mut Html, open: &OpenInterrupt) {
+    html.open("input", &[("type", "hidden"), ("name", "form"), ("value", screen.page.form_token())]);
+    html.open("input", &[("type", "hidden"), ("name", "id"), ("value", &open.id)]);
 }
 
 /// Returns the commands with the effects of the forms.
@@ -38,30 +90,34 @@ pub(super) fn commands(screen: &Screen<'_>, head: &Snapshot, open: &[OpenInterru
 fn form(screen: &Screen<'_>, html: &mut Html, head: &Snapshot, open: &OpenInterrupt) {
     let action = format!("{}/resume", address::point(head));
     let attributes = [("method", "post"), ("action", &*action), ("class", "resume")];
-    let hidden = |html: &mut Html| {
-        html.open("input", &[("type", "hidden"), ("name", "form"), ("value", screen.page.form_token())]);
-        html.open("input", &[("type", "hidden"), ("name", "id"), ("value", &open.id)]);
-    };
     let inputs = ResumeInputs::of(open);
     let has_inputs = !matches!(inputs, ResumeInputs::Json);
     if has_inputs {
         html.within("form", &attributes, |html| {
-            hidden(html);
-            html.element("p", &[("dir", "auto")], &interrupt(&open.value));
-            inputs.add_to(html);
-            html.within("p", &[], |html| _ = html.element("button", &[], "store the resume value"));
+            hidden(screen, html, open);
+            html.element("p", &[("class", "ask"), ("dir", "auto")], &interrupt(&open.value));
+            match inputs.buttons() {
+                Some(labels) => _ = html.within("p", &[("class", "answer")], |html| buttons(html, &labels)),
+                None => {
+                    inputs.add_to(html);
+                    html.within("p", &[], |html| {
+                        html.element("button", &[("class", "btn main")], "store the resume value");
+                    });
+                }
+            }
         });
         html.open("details", &[("class", "dim")]).element("summary", &[], "another value, as JSON");
     }
     html.within("form", &attributes, |html| {
-        hidden(html);
-        html.within("label", &[("dir", "auto")], |html| {
+        hidden(screen, html, open);
+        let class = if has_inputs { "small" } else { "ask" };
+        html.within("label", &[("class", class), ("dir", "auto")], |html| {
             html.value(&interrupt(&open.value)).literal("<br>");
             html.open("textarea", &[("name", "value"), ("rows", "2"), ("cols", "60"), ("required", "")])
                 .close("textarea");
         });
         html.within("p", &[], |html| {
-            html.element("button", &[], "store the resume value");
+            html.element("button", &[("class", "btn")], "store the resume value");
             html.classed("span", "dim", " JSON, or else a text");
         });
     });

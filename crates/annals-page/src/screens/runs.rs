@@ -1,29 +1,30 @@
 //! The threads that wait for a person, failed, sleep or run: each with its lease, its attempts, its pause and its
-//! controls.
+//! controls. Below them stand the runs of graphs that ended.
 
 use annals::base::Timestamp;
 use annals::history::{Snapshot, ThreadInfo};
 use annals::store::ThreadQuery;
 use annals::store::lease::LeaseRecord;
-use annals_runs::{OpenInterrupt, SnapshotRuns, StepInfo, StepState, ThreadStatus};
+use annals_runs::{OpenInterrupt, SnapshotRuns, StepInfo, StepState, ThreadStatus, status_name};
 use serde_json::{Value as Json, json};
 
-use super::threads;
-use super::{Screen, Shown, control, resume};
+use super::finished::{ENDED, FinishedRun};
+use super::{Screen, Shown, control, finished, resume, threads};
 use crate::address;
 use crate::failure::Refusal;
 use crate::html::Html;
+use crate::icons::StatusShape;
 use crate::layout::View;
 use crate::limits::{RUNS_MAX, TASKS_MAX};
-use crate::words::{ago, count, shortened, status_text, tally, until};
+use crate::words::{count, interrupt, shortened, status_text, tally, until};
 
-/// The sections, with what their threads have in common.
-const SECTIONS: [(&str, &str); 5] = [
-    ("interrupted", "waiting for a person"),
-    ("stuck", "stuck: no worker continues them"),
-    ("failed", "failed"),
-    ("sleeping", "asleep"),
-    ("running", "running, or due for a worker"),
+/// The statuses, each with its word and with what its threads have in common.
+const SECTIONS: [(&str, &str, &str); 5] = [
+    ("interrupted", "Waiting", "Waiting for a person"),
+    ("stuck", "Stuck", "Stuck: no worker continues them"),
+    ("failed", "Failed", "Failed"),
+    ("sleeping", "Asleep", "Asleep"),
+    ("running", "Running", "Running, or due for a worker"),
 ];
 
 /// A thread among the runs with what its row shows.
@@ -62,32 +63,27 @@ impl OpenRun {
 
 pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     let wanted = screen.query.get("status");
-    if let Some(name) = wanted.filter(|name| !SECTIONS.iter().any(|(known, _)| known == name)) {
-        return Err(Refusal::usage(format!("{name} is not one of interrupted, stuck, failed, sleeping and running")));
+    let ended = ENDED.into_iter().find(|kind| wanted == Some(status_name(*kind)));
+    let known = |name: &&str| SECTIONS.iter().any(|(known, ..)| known == name);
+    if let Some(name) = wanted.filter(|name| !known(name) && ended.is_none()) {
+        let names = "interrupted, stuck, failed, sleeping, running, done and cancelled";
+        return Err(Refusal::usage(format!("{} is not one of {names}", shortened(name, 40))));
     }
     let mut html = Html::new();
     html.element("h1", &[], "Runs");
-    html.within("nav", &[("class", "tabs"), ("aria-label", "Status")], |html| {
-        html.link("/runs", "all");
-        for (name, _) in SECTIONS {
-            let mut attributes = vec![("href", format!("/runs?status={name}"))];
-            attributes.extend((wanted == Some(name)).then(|| ("aria-current", "page".to_owned())));
-            let attributes: Vec<(&'static str, &str)> =
-                attributes.iter().map(|(of, value)| (*of, value.as_str())).collect();
-            html.literal(" ").element("a", &attributes, name);
-        }
-    });
-    let mut documents: Vec<Json> = Vec::new();
-    for (name, title) in SECTIONS.into_iter().filter(|(name, _)| wanted.is_none_or(|wanted| wanted == *name)) {
+    tabs(&mut html, wanted);
+    let (mut documents, mut found) = (Vec::new(), 0);
+    for (name, _, title) in SECTIONS.into_iter().filter(|(name, ..)| wanted.is_none_or(|wanted| wanted == *name)) {
         let mut query = ThreadQuery::new().limit(RUNS_MAX + 1);
         query.status = annals_runs::status_named(name);
         let mut infos = screen.store.threads_with(query)?;
         let more = infos.len() > RUNS_MAX;
         infos.truncate(RUNS_MAX);
-        html.element("h2", &[], title);
         if infos.is_empty() {
-            html.classed("p", "dim", "none");
+            continue;
         }
+        found += infos.len();
+        html.open("section", &[]).open("div", &[("class", "section")]).element("h2", &[], title).close("div");
         for info in infos {
             let run = OpenRun::read(screen, info)?;
             if screen.json {
@@ -97,45 +93,110 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
             }
         }
         if more {
-            html.within("p", &[], |html| _ = html.link(&format!("/?status={name}"), "all of them, among the threads"));
+            let address = format!("/?q=status:{name}");
+            html.within("p", &[], |html| _ = html.link(&address, "all of them, among the threads"));
         }
+        html.close("section");
+    }
+    let mut finished = Vec::new();
+    for kind in ENDED
+        .into_iter()
+        .filter(|kind| ended.is_none_or(|ended| ended == *kind) && (wanted.is_none() || ended.is_some()))
+    {
+        finished.extend(FinishedRun::read(screen, kind)?);
     }
     if screen.json {
-        return Ok(Shown::Json(json!({ "schema": 1, "runs": documents })));
+        let finished: Vec<Json> = finished.iter().map(FinishedRun::document).collect();
+        return Ok(Shown::Json(json!({ "schema": 1, "runs": documents, "finished": finished })));
+    }
+    if found == 0 && (wanted.is_none() || ended.is_none()) {
+        html.open("div", &[("class", "empty")]).literal("<b>No run waits for a person, failed, sleeps or is due.</b> ");
+        html.text("A graph that is invoked with a thread of this store appears here.").close("div");
+    }
+    if !finished.is_empty() {
+        html.open("section", &[]).open("div", &[("class", "section")]).element("h2", &[], "Finished");
+        html.element("a", &[("class", "end small dim link"), ("href", "/?q=status:done")], "all threads that are done");
+        html.close("div");
+        finished::table(&mut html, screen.store.now(), &finished);
+        html.close("section");
+    } else if ended.is_some() {
+        html.within("div", &[("class", "empty")], |html| {
+            _ = html.literal("<b>No such run of a graph is among the newest.</b>")
+        });
     }
     Ok(View::new("runs", html).live("").into())
 }
 
+fn tabs(html: &mut Html, wanted: Option<&str>) {
+    html.open("nav", &[("class", "tabs"), ("aria-label", "Runs by status")]);
+    let ended = [("done", "Done"), ("cancelled", "Cancelled")];
+    let names = SECTIONS.into_iter().map(|(name, word, _)| (name, word)).chain(ended);
+    for (name, word) in [("", "Now")].into_iter().chain(names) {
+        let href = if name.is_empty() { "/runs".to_owned() } else { format!("/runs?status={name}") };
+        let mut attributes = vec![("href", href.as_str())];
+        attributes.extend((wanted.unwrap_or_default() == name).then_some(("aria-current", "page")));
+        html.element("a", &attributes, word).literal(" ");
+    }
+    html.close("nav");
+}
+
 fn row(screen: &Screen<'_>, html: &mut Html, run: &OpenRun) {
-    let OpenRun { info, head, .. } = run;
-    let (point, now) = (address::point(head), screen.store.now());
-    html.open("div", &[("class", "run"), ("data-row", "")]);
-    html.within("p", &[], |html| {
-        let title = info.title().unwrap_or(info.id().as_str());
-        html.link(&point, &shortened(title, 80)).literal(" ");
-        html.classed("span", "dim", &format!("since {}", ago(now, head.created_at())));
-        html.literal(" ").link(&format!("{point}/step"), &format!("step {}", head.step()));
-        if info.facts().is_paused {
-            html.literal(" ").classed("span", "tag", "paused");
+    let (info, now) = (&run.info, screen.store.now());
+    let status = ThreadStatus::of(info);
+    html.open("article", &[("class", "run"), ("data-row", "")]);
+    StatusShape::of(&status, false).add_to(html);
+    html.open("div", &[]);
+    let is_asked = matches!(status, ThreadStatus::Interrupted(_));
+    let text = status_text(&status, &tally(run.head.next()));
+    match &status {
+        // A form has its own question.
+        ThreadStatus::Interrupted(_) if screen.page.allows_write() && !run.open.is_empty() => {
+            resume::forms(screen, html, &run.head, &run.open);
         }
-    });
-    let class = if matches!(ThreadStatus::of(info), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) {
-        "error"
-    } else {
-        "open"
-    };
-    html.classed("p", class, &status_text(&ThreadStatus::of(info), &tally(head.next())));
-    lease(html, run, now);
+        ThreadStatus::Interrupted(values) => {
+            let asked = values.iter().map(interrupt).collect::<Vec<_>>().join(" / ");
+            html.element("h3", &[("class", "ask"), ("dir", "auto")], &asked);
+        }
+        ThreadStatus::Failed(_) | ThreadStatus::Stuck(_) => {
+            title(html, run);
+            html.element("code", &[("class", "error"), ("dir", "auto")], &text);
+        }
+        _ => {
+            title(html, run);
+            html.classed("p", "mid", &text);
+        }
+    }
+    html.open("p", &[("class", "facts")]);
+    if is_asked {
+        html.open("span", &[]);
+        html.link(&address::point(&run.head), &shortened(info.title().unwrap_or(info.id().as_str()), 80)).close("span");
+    }
     tasks(html, run, now);
-    resume::forms(screen, html, head, &run.open);
+    if let Some(graph) = info.graph() {
+        html.open("span", &[]).text("graph ").isolated(&shortened(graph, 40)).close("span");
+    }
+    html.open("span", &[]);
+    html.link(&format!("{}/step", address::point(&run.head)), &format!("step {}", run.head.step())).close("span");
+    html.open("span", &[]).time("", now, run.head.created_at()).close("span");
+    if info.facts().is_paused {
+        html.open("span", &[]).classed("span", "label", "paused").close("span");
+    }
+    html.close("p");
+    lease(html, run, now);
+    html.close("div").open("div", &[("class", "do")]);
     control::form(screen, html, info);
     // Without leave to write the commands are the only way.
     let open = if screen.page.allows_write() { &[("class", "dim")][..] } else { &[("class", "dim"), ("open", "")] };
-    html.open("details", open).element("summary", &[], "commands");
+    html.open("details", open).element("summary", &[("class", "small")], "commands");
     for command in commands(screen, run) {
-        html.element("pre", &[("class", "command")], &command);
+        html.element("pre", &[("class", "command"), ("dir", "auto")], &command);
     }
-    html.close("details").close("div");
+    html.close("details").close("div").close("article");
+}
+
+fn title(html: &mut Html, run: &OpenRun) {
+    let title = run.info.title().unwrap_or(run.info.id().as_str());
+    html.open("h3", &[]).link(&address::point(&run.head), &shortened(title, 80)).close("h3");
 }
 
 /// Returns the commands that show the run, and those with the effects of its forms.
@@ -155,10 +216,10 @@ fn lease(html: &mut Html, run: &OpenRun, now: Timestamp) {
                 (false, true) => format!("until {at} ({})", until(now, *at)),
                 (false, false) => format!("expired at {at}, so a worker may claim the thread"),
             };
-            html.element("p", &[], &format!("lease of {owner}, {end}"));
+            html.classed("p", "small mid", &format!("lease of {owner}, {end}"));
         }
         _ if ThreadStatus::of(&run.info) == ThreadStatus::Running => {
-            html.classed("p", "dim", "no lease: due for a worker, or for a run without a lease");
+            html.classed("p", "small dim", "no lease: due for a worker, or for a run without a lease");
         }
         _ => {}
     }
@@ -181,10 +242,10 @@ fn tasks(html: &mut Html, run: &OpenRun, now: Timestamp) {
         if let Some(at) = task.wake_at {
             text.push_str(&format!(", next at {at} ({})", until(now, at)));
         }
-        html.classed("p", "dim", &text);
+        html.element("span", &[], &text);
     }
     if tasks.len() > TASKS_MAX {
-        html.classed("p", "dim", &format!("{} more", count((tasks.len() - TASKS_MAX) as u64, "task")));
+        html.classed("span", "dim", &format!("{} more", count((tasks.len() - TASKS_MAX) as u64, "task")));
     }
 }
 

@@ -1,8 +1,5 @@
 //! The screen of a state: its channels, the items of a list, a value as a tree, and the history of a value.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
 use annals::base::limits::{MAP_POSITION_MIN, TEXT_POSITION_MIN};
 use annals::base::{Map, Value};
 use annals::history::{Blame, Damaged, ListItem, Snapshot};
@@ -12,7 +9,7 @@ use annals_runs::SnapshotRuns;
 use serde_json::{Value as Json, json};
 
 use super::evolution;
-use super::thread::{heading, name, tabs};
+use super::heading::{heading, name, tabs};
 use super::tree::BranchTree;
 use super::{Screen, Shown};
 use crate::address::{self, encode, thread_text};
@@ -20,9 +17,9 @@ use crate::changed::is_state;
 use crate::failure::Refusal;
 use crate::html::Html;
 use crate::layout::View;
-use crate::limits::{ITEMS_BRIEF_MAX, ITEMS_MAX};
+use crate::limits::ITEMS_MAX;
 use crate::values::{ValueTree, kind, text};
-use crate::words::{ago, brief, count, grouped, made, metadata, place, shortened, size, status, stored_parent};
+use crate::words::{ago, brief, count, grouped, metadata, place, status, stored_parent};
 
 pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, path: &[&str]) -> Result<Shown, Refusal> {
     let Some((channel, members)) = path.split_first() else { return whole(screen, at) };
@@ -205,51 +202,6 @@ pub(super) fn writer(html: &mut Html, at: &Snapshot, by: &Blame) {
     html.text(&format!(", {}", ago(at.store().now(), by.created_at)));
 }
 
-/// Adds the channels at a point, each with a brief value and its writer.
-pub(super) fn pane(html: &mut Html, at: &Snapshot) -> Result<(), Refusal> {
-    let by: HashMap<Arc<str>, Blame> = at.blames()?.into_iter().collect();
-    let state = at.state_record()?;
-    let point = address::point(at);
-    let cause = made(at, stored_parent(at)?.as_ref());
-    html.open("h2", &[]).text("state at ").classed("span", "id", &format!("@{}", at.short_id()?));
-    let age = ago(at.store().now(), at.created_at());
-    html.text(&format!(" · step {} · {} · {age}", at.step(), shortened(&cause, 60)))
-        .close("h2")
-        .open("table", &[("class", "rows state")])
-        .open("tbody", &[]);
-    let shown = state.channels.iter().filter(|record| is_state(&record.channel) && record.value != ChannelValue::Empty);
-    for record in shown {
-        let channel = &*record.channel;
-        let address = address::state(&point, [channel]);
-        html.open("tr", &[]);
-        html.within("th", &[("scope", "row")], |html| _ = html.link(&address, channel));
-        html.open("td", &[]);
-        match &record.value {
-            ChannelValue::Value(payload) => {
-                let value = at.get(channel)?.unwrap_or_default();
-                html.element("code", &[("dir", "auto")], &brief(&value));
-                html.literal(" ").classed("span", "dim", &size(payload.data.len() as u64));
-            }
-            _ => {
-                html.classed("span", "dim", &count(at.len(channel)?, "item"));
-                for item in at.read_items(channel, ItemRange::Tail(ITEMS_BRIEF_MAX), Damaged::Placeholder)? {
-                    let text = item.item.as_ref().map_or_else(ToString::to_string, line);
-                    html.literal("<br>").element("code", &[("dir", "auto")], &text);
-                }
-            }
-        }
-        if let Some(by) = by.get(&record.channel) {
-            html.literal("<br>").within("span", &[("class", "dim")], |html| writer(html, at, by));
-        }
-        html.close("td").close("tr");
-    }
-    html.close("tbody").close("table");
-    let next: Vec<&str> = at.next().collect();
-    let due = if next.is_empty() { "no task is due".to_owned() } else { format!("due: {}", crate::words::tally(next)) };
-    html.classed("p", "dim", &due);
-    Ok(())
-}
-
 fn written_by(at: &Snapshot, by: &Blame) -> Json {
     let back = at.record().ordinal.saturating_sub(by.ordinal);
     json!({ "node": by.node, "back": back, "ordinal": by.ordinal, "version": by.version })
@@ -297,7 +249,7 @@ fn whole(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal> {
     let (info, tree) = (thread.info()?, BranchTree::read(&thread)?);
     heading(&mut html, &thread, &info, at, &tree)?;
     tabs(&mut html, at, "state");
-    pane(&mut html, at)?;
+    super::pane::add_to(screen, &mut html, at)?;
     html.element("h2", &[], "metadata");
     let metadata = Value::from(metadata(at));
     ValueTree::add_without_links(&mut html, &metadata);

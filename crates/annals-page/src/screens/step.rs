@@ -11,7 +11,7 @@ use annals::store::record::{TaskKind, TaskRecord, WriteRecord, is_control};
 use annals_runs::{SnapshotRuns, SpecialWrite, StepInfo};
 use serde_json::{Value as Json, json};
 
-use super::thread::{heading, name, tabs};
+use super::heading::{heading, name, tabs};
 use super::tree::BranchTree;
 use super::{Screen, Shown};
 use crate::address::{self, point_text};
@@ -129,10 +129,10 @@ fn state(task: TaskId, writes: &[WriteRecord], is_past: bool) -> &'static str {
 }
 
 /// A span of time of a step: an attempt that failed, a call, or the whole step.
-struct StepSpan {
-    from: Timestamp,
-    to: Timestamp,
-    has_failed: bool,
+pub(super) struct StepSpan {
+    pub(super) from: Timestamp,
+    pub(super) to: Timestamp,
+    pub(super) has_failed: bool,
 }
 
 /// Returns a checkpoint if it ended a superstep: an update does not.
@@ -141,7 +141,7 @@ fn ended_by(at: &Snapshot) -> Option<&Snapshot> {
 }
 
 /// Returns the steps of a superstep, each with its spans.
-fn lanes(steps: &[StepInfo]) -> Vec<(&StepInfo, Vec<StepSpan>)> {
+pub(super) fn lanes(steps: &[StepInfo]) -> Vec<(&StepInfo, Vec<StepSpan>)> {
     let is_single = steps.iter().filter(|step| !step.is_call).count() == 1;
     steps.iter().map(|step| (step, spans(step, step.has_own_end || is_single))).collect()
 }
@@ -249,7 +249,7 @@ fn tasks(
     writes: &[WriteRecord],
     is_past: bool,
 ) -> Result<(), Refusal> {
-    html.open("div", &[("class", "lanes")]);
+    html.open("div", &[("class", "tasks")]);
     for task in &of.record().tasks {
         let state = state(task.id, writes, is_past);
         let class = if state == "failed" { "error" } else { state };

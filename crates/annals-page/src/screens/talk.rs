@@ -8,8 +8,8 @@ use annals::history::{Damaged, ListItem, PartialMessage, Snapshot};
 use annals::store::ItemRange;
 use serde_json::{Value as Json, json};
 
+use super::heading::{heading, name, tabs};
 use super::message::{MessageOrigin, TalkRow, TalkRows};
-use super::thread::{heading, name, tabs};
 use super::tree::BranchTree;
 use super::{Screen, Shown};
 use crate::address::{self, encode};

@@ -1,24 +1,24 @@
-//! The screen of a thread at a point: the tree of branches, the timeline of steps, the state.
+//! The screen of a thread at a point: what it waits for, the steps with the branches beside them, the state.
 
 use annals::base::{CheckpointId, NULL_TASK, Value};
-use annals::history::{PartialInfo, Snapshot, Thread, ThreadInfo, short_ids};
+use annals::history::{PartialInfo, Snapshot, Thread, short_ids};
 use annals::store::Source;
 use annals::store::record::WriteRecord;
 use annals_runs::ThreadStatus;
 use serde_json::{Value as Json, json};
 
+use super::heading::{heading, name, tabs};
+use super::timeline::Timeline;
 use super::tree::BranchTree;
-use super::{Screen, Shown, state};
-use crate::address::{self, diff, encode, point_text};
+use super::{Screen, Shown, pane, resume};
+use crate::address::{self, encode, point_text};
 use crate::changed::{self, ChannelStep, changed};
 use crate::failure::Refusal;
 use crate::html::Html;
 use crate::layout::View;
-use crate::limits::{RESUMED_MAX, STEPS_MAX, SUBGRAPHS_MAX};
-use crate::plot;
+use crate::limits::{CALLS_MAX, RESUMED_MAX, STEPS_MAX, SUBGRAPHS_MAX};
 use crate::words::{
-    START, ago, brief, cost, count, interrupt, made, metadata, partial_json, ran, rounded, shortened, span, status,
-    status_text, tally,
+    START, ago, brief, interrupt, metadata, partial_json, ran, shortened, status, status_text, stored_parent, tally,
 };
 
 /// The positions of the writes that hold the resume values and the interrupts of a task.
@@ -26,31 +26,39 @@ const RESUME: i32 = -4;
 const INTERRUPT: i32 = -3;
 
 /// A checkpoint of the timeline.
-struct StepRow {
-    at: Snapshot,
-    parent: Option<Snapshot>,
+pub(super) struct StepRow {
+    pub(super) at: Snapshot,
+    pub(super) parent: Option<Snapshot>,
     short: String,
-    changed: Vec<ChannelStep>,
+    pub(super) changed: Vec<ChannelStep>,
     /// The resume values that its tasks took, each with its interrupt if that is still stored.
     resumed: Vec<String>,
-    status: Option<ThreadStatus>,
+    pub(super) status: Option<ThreadStatus>,
     partial: Option<PartialInfo>,
 }
 
 impl StepRow {
+    /// Reads the head of a branch beside the lineage.
+    pub(super) fn read_head(at: Snapshot) -> Result<Self, Refusal> {
+        let parent = stored_parent(&at)?;
+        let changed = changed(&at, parent.as_ref())?;
+        let (resumed, short) = (resumed(&at, parent.as_ref()), at.id().to_string());
+        Ok(Self { at, parent, short, changed, resumed, status: None, partial: None })
+    }
+
     /// Returns the time from the parent to the checkpoint in microseconds, of a superstep.
-    fn micros(&self) -> Option<i64> {
+    pub(super) fn micros(&self) -> Option<i64> {
         let parent = self.parent.as_ref().filter(|_| self.at.source() == Source::Loop)?;
         Some(self.at.created_at().as_micros().saturating_sub(parent.created_at().as_micros()).max(0))
     }
 
     /// Returns the changes on one line: of an input or an edit with the begin of its first message, of a task with the
     /// resume values that it took.
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let words = Some(shortened(&changed::text(&self.changed), 80)).filter(|text| !text.is_empty());
         let is_input = self.at.source() != Source::Loop || ran(&self.at, self.parent.as_ref()) == [START];
         let begin = self.changed.iter().filter(|_| is_input).find_map(|step| step.begin.as_deref());
-        let begin = begin.map(|begin| format!("\"{begin}\""));
+        let begin = begin.map(|begin| format!("“{begin}”"));
         let parts = words.into_iter().chain(begin).chain(self.resumed.iter().cloned());
         parts.collect::<Vec<_>>().join(" · ")
     }
@@ -72,28 +80,62 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
     }
     let info = thread.info()?;
     let (tree, subgraph_heads) = (BranchTree::read(&thread)?, subgraph_heads(&thread)?);
+    let timeline = Timeline::read(&rows, &tree, at, older.is_some())?;
     let mut html = Html::new();
     heading(&mut html, &thread, &info, at, &tree)?;
     tabs(&mut html, at, "steps");
-    html.open("div", &[("class", "panes")]);
-    html.within("section", &[("aria-label", "Branches")], |html| {
-        html.element("h2", &[], "branches");
-        tree.add_to(html, &thread, at);
-        subgraphs(html, &subgraph_heads);
-    });
-    html.within("section", &[("aria-label", "Steps")], |html| {
-        html.element("h2", &[], "steps");
-        timeline(html, &rows);
-        if let Some(older) = &older {
-            let address = format!("{}?from={}", address::point(at), encode(&point_text(older)));
-            html.within("p", &[("class", "next")], |html| _ = html.link(&address, "older steps"));
-        }
-    });
-    let mut pane = Html::new();
-    state::pane(&mut pane, at)?;
-    html.within("section", &[("aria-label", "State")], |html| _ = html.add(&pane));
-    html.close("div");
+    call(screen, &mut html, &thread, at, rows.first())?;
+    html.open("div", &[("class", "cols")]);
+    html.open("section", &[("aria-label", "Steps")]);
+    if at.id() != info.head() && thread.namespace().is_root() {
+        html.within("p", &[("class", "small dim")], |html| {
+            html.text("The thread has gone on. ").link(&address::thread(thread.id().as_str()), "its head");
+        });
+    }
+    timeline.add_to(&mut html)?;
+    if let Some(older) = &older {
+        let address = format!("{}?from={}", address::point(at), encode(&point_text(older)));
+        html.within("p", &[("class", "next")], |html| _ = html.link(&address, "older steps"));
+    }
+    branches(&mut html, &thread, at, &tree, timeline.folded());
+    subgraphs(&mut html, &subgraph_heads);
+    html.close("section").open("aside", &[("class", "rail"), ("aria-label", "State")]);
+    pane::add_to(screen, &mut html, at)?;
+    html.close("aside").close("div");
     Ok(View::new(name(&info), html).live(thread.id().as_str()).into())
+}
+
+/// Adds what a thread waits for, with the ways to answer; of a failure its text.
+fn call(
+    screen: &Screen<'_>,
+    html: &mut Html,
+    thread: &Thread,
+    at: &Snapshot,
+    row: Option<&StepRow>,
+) -> Result<(), Refusal> {
+    match row.and_then(|row| row.status.as_ref()) {
+        Some(ThreadStatus::Interrupted(_)) if thread.head()?.as_ref() == Some(at) => {
+            for open in resume::waiting(thread)?.iter().take(CALLS_MAX) {
+                resume::call(screen, html, at, open);
+            }
+        }
+        Some(status @ (ThreadStatus::Failed(_) | ThreadStatus::Stuck(_))) => {
+            _ = html.classed("p", "failed", &status_text(status, &tally(at.next())));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Adds all branches of a thread, folded. They are open if some have no lane.
+fn branches(html: &mut Html, thread: &Thread, at: &Snapshot, tree: &BranchTree, folded: usize) {
+    if tree.count < 2 {
+        return;
+    }
+    html.open("details", if folded > 0 { &[("open", "")] } else { &[] });
+    html.element("summary", &[("class", "mid")], &format!("{} branches", tree.count));
+    tree.add_to(html, thread, at);
+    html.close("details");
 }
 
 /// Returns the heads of the newest subgraphs of a thread, and of its root if the thread is one of them.
@@ -113,7 +155,7 @@ fn subgraphs(html: &mut Html, heads: &[Snapshot]) {
     if heads.is_empty() {
         return;
     }
-    html.element("h2", &[], "subgraphs").open("ul", &[("class", "tree")]);
+    html.element("h2", &[], "subgraphs").open("ul", &[]);
     for head in heads {
         let segments = head.point().namespace.segments().map(|part| part.split(':').next().unwrap_or_default());
         let name = segments.collect::<Vec<_>>().join(" / ");
@@ -167,137 +209,6 @@ fn resumed(at: &Snapshot, parent: Option<&Snapshot>) -> Vec<String> {
         })
     };
     values.filter_map(text).take(RESUMED_MAX).collect()
-}
-
-/// Returns the title of a thread, or its id.
-pub(super) fn name(info: &ThreadInfo) -> String {
-    shortened(info.title().unwrap_or(info.id().as_str()), 80)
-}
-
-/// Adds the head of every screen of a thread.
-pub(super) fn heading(
-    html: &mut Html,
-    thread: &Thread,
-    info: &ThreadInfo,
-    at: &Snapshot,
-    tree: &BranchTree,
-) -> Result<(), Refusal> {
-    let from = thread.forked_from()?;
-    let forks = thread.forks()?;
-    html.element("h1", &[("dir", "auto")], &name(info));
-    html.within("p", &[("class", "facts")], |html| {
-        html.classed("span", "id", &shortened(thread.id().as_str(), 80));
-        if let Some(counts) = info.counts() {
-            let tokens = counts.input_tokens.saturating_add(counts.output_tokens);
-            let words = [
-                (counts.messages > 0).then(|| count(counts.messages, "message")),
-                (tokens > 0).then(|| format!("{} tokens", rounded(tokens))),
-                (counts.cost_nano_usd > 0).then(|| cost(counts.cost_usd())),
-            ];
-            words.into_iter().flatten().for_each(|word| _ = html.text(&format!(" · {word}")));
-        }
-        let branches = if tree.count == 1 { "1 branch".to_owned() } else { format!("{} branches", tree.count) };
-        html.text(&format!(" · {} · {branches}", count(tree.checkpoints, "checkpoint")));
-        if let Some(name) = tree.name(at.record().branch) {
-            html.text(" · branch ").classed("span", "tag", &shortened(name, 40));
-        }
-        if let Some(project) = &info.facts().project {
-            html.text(" · ").link(&format!("/?project={}", encode(project)), &shortened(project, 40));
-        }
-        html.text(" · ");
-        let class = if matches!(ThreadStatus::of(info), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) {
-            "error"
-        } else {
-            ThreadStatus::of(info).as_str()
-        };
-        html.classed("span", class, &status_text(&ThreadStatus::of(info), "a run"));
-        if let Some(partial) = info.partial() {
-            html.text(" · ").classed("span", "open", &partial.to_string());
-        }
-        if info.facts().is_paused {
-            html.text(" · ").classed("span", "tag", "paused");
-        }
-        if let Some(from) = &from {
-            let text = format!("{}@{}", address::thread_text(from.thread.as_str()), from.checkpoint);
-            html.text(" · forked from ").link(&format!("/t/{}", encode(&text)), &shortened(from.thread.as_str(), 40));
-        }
-        if !forks.is_empty() {
-            html.text(" · forked: ");
-        }
-        for fork in forks.iter().take(8) {
-            html.link(&address::thread(fork.as_str()), &shortened(fork.as_str(), 40)).text(" ");
-        }
-        html.text(" · ").link(&format!("/stats?thread={}", encode(thread.id().as_str())), "stats");
-    });
-    Ok(())
-}
-
-/// Adds the links between the screens of a point.
-pub(super) fn tabs(html: &mut Html, at: &Snapshot, selected: &'static str) {
-    let point = address::point(at);
-    html.open("nav", &[("class", "tabs"), ("aria-label", "Views of this point")]);
-    let compare = format!("/diff/{}", encode(&point_text(at)));
-    for (name, address) in [
-        ("steps", point.clone()),
-        ("talk", format!("{point}/talk")),
-        ("state", format!("{point}/state")),
-        ("step", format!("{point}/step")),
-        ("graph", format!("{point}/graph")),
-        ("diff", compare),
-        ("fork", format!("{point}/fork")),
-    ] {
-        let mut attributes = vec![("href", address.as_str()), ("data-key", name)];
-        attributes.extend((name == selected).then_some(("aria-current", "page")));
-        html.element("a", &attributes, name).text(" ");
-    }
-    html.classed("span", "id", &format!("@{}", at.id())).text(" ");
-    html.classed("span", "dim", &format!("step {} · {}", at.step(), at.created_at()));
-    html.close("nav");
-}
-
-fn timeline(html: &mut Html, rows: &[StepRow]) {
-    let longest = rows.iter().filter_map(StepRow::micros).max().unwrap_or(0).max(1);
-    let now = rows.first().map(|row| row.at.store().now()).unwrap_or_default();
-    if let Some((row, status)) = rows.first().and_then(|row| Some((row, row.status.as_ref()?)))
-        && *status != ThreadStatus::Done
-    {
-        let class = if matches!(status, ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)) { "error" } else { "open" };
-        html.classed("p", class, &status_text(status, &tally(row.at.next())));
-    }
-    if let Some(partial) = rows.first().and_then(|row| row.partial.as_ref()) {
-        html.classed("p", "open", &partial.to_string());
-    }
-    html.open("table", &[("class", "rows steps")]).open("thead", &[]).open("tr", &[]);
-    for title in ["step", "by", "took", "", "changed", "tokens", "when", "id"] {
-        html.element("th", &[("scope", "col")], title);
-    }
-    html.close("tr").close("thead").open("tbody", &[]);
-    for row in rows {
-        let address = address::point(&row.at);
-        let before = row.parent.as_ref().map(point_text);
-        let compare = before.map(|before| diff(&before, &point_text(&row.at))).unwrap_or_default();
-        html.open("tr", &[("data-row", ""), ("data-diff", &compare)]);
-        html.within("td", &[("class", "number")], |html| _ = html.link(&address, &row.at.step().to_string()));
-        html.within("td", &[("class", "by")], |html| {
-            let by = shortened(&made(&row.at, row.parent.as_ref()), 40);
-            html.element("a", &[("href", &format!("{address}/step")), ("data-blame", "")], &by);
-        });
-        let took = row.micros().map(span).unwrap_or_default();
-        html.classed("td", "number", &took);
-        html.within("td", &[], |html| {
-            if let Some(micros) = row.micros() {
-                plot::share(html, micros as f64 / longest as f64, &took);
-            }
-        });
-        html.element("td", &[], &row.text());
-        let tokens: u64 = row.changed.iter().map(|step| step.tokens.0 + step.tokens.1).sum();
-        html.classed("td", "number", &if tokens > 0 { rounded(tokens) } else { String::new() });
-        let created_at = row.at.created_at();
-        html.element("td", &[("class", "when"), ("title", &created_at.to_string())], &ago(now, created_at));
-        html.within("td", &[("class", "id")], |html| _ = html.link(&address, &shortened(&row.short, 20)));
-        html.close("tr");
-    }
-    html.close("tbody").close("table");
 }
 
 /// Returns the document of a checkpoint, as `annals log --json` has it.

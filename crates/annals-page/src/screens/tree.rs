@@ -15,16 +15,16 @@ use crate::words::{ago, count, shortened};
 const DEPTH: usize = 8;
 
 /// A branch as a line of the tree.
-struct BranchLine {
-    record: BranchRecord,
+pub(super) struct BranchLine {
+    pub(super) record: BranchRecord,
     depth: usize,
-    names: Vec<String>,
+    pub(super) names: Vec<String>,
     is_current: bool,
 }
 
 /// The tree of a thread.
 pub(super) struct BranchTree {
-    lines: Vec<BranchLine>,
+    pub(super) lines: Vec<BranchLine>,
     /// The number of branches, those that are not shown included.
     pub(super) count: usize,
     /// The checkpoints of all branches.
@@ -67,12 +67,12 @@ impl BranchTree {
     /// Adds the tree; `at` is the point that is shown.
     pub(super) fn add_to(&self, html: &mut Html, thread: &Thread, at: &Snapshot) {
         let quoted = thread_text(thread.id().as_str());
-        html.open("ol", &[("class", "tree")]);
+        html.open("ol", &[("class", "branches")]);
         for line in &self.lines {
             let last = &line.record.last;
             let own = at.record().branch == last.branch;
-            let class = format!("d{}{}", line.depth.min(DEPTH), if own { " selected" } else { "" });
-            html.open("li", &[("class", &class), ("data-branch", "")]);
+            let class = format!("d{}{}", line.depth.min(DEPTH), if own { " strong" } else { "" });
+            html.open("li", &[("class", &class)]);
             html.classed("span", "mark", if line.is_current { "@" } else { "o" }).literal(" ");
             let address = format!("/t/{}", encode(&format!("{quoted}@{}", last.point.checkpoint)));
             let name = line.names.first().map_or_else(|| format!("step {}", last.step), |name| shortened(name, 40));
@@ -100,7 +100,7 @@ impl BranchTree {
 }
 
 /// Returns the number of checkpoints of a branch.
-fn len(branch: &BranchRecord) -> u64 {
+pub(super) fn len(branch: &BranchRecord) -> u64 {
     (branch.last.ordinal + 1).saturating_sub(branch.leaves.map_or(0, |(_, upto)| upto + 1))
 }
 

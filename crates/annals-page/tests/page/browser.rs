@@ -84,7 +84,7 @@ const SCREENS: [(&str, &str); 17] = [
     ("/t/trip/fork", "A new thread from here"),
     ("/diff/trip@by%20bus..trip", "last common ancestor"),
     ("/search?q=gasthof", "Gasthof"),
-    ("/runs", "booking since"),
+    ("/runs", "booking"),
     ("/stats", "by model"),
     ("/health", "write-ahead log"),
     ("/t/hostile/talk", "<script>document.title='owned'</script>"),
@@ -250,7 +250,7 @@ fn keys_without_javascript(browser: &Browser, base: &str) {
 
 fn long_thread(browser: &Browser, base: &str) {
     browser.open(&format!("{base}/t/long"));
-    assert!(browser.text("main").contains(&format!("({} steps)", "100,000")), "{}", browser.text("main"));
+    assert!(browser.text("main").contains(&"100,000 checkpoints".to_owned()), "{}", browser.text("main"));
     assert_eq!(browser.all("main [data-row]").len(), 30);
     browser.click(".next a");
     browser.wait("older steps are there", |browser| {
@@ -282,11 +282,12 @@ fn live(browser: &Browser, base: &str, store: &Store) {
 /// A choice that was made stays when new checkpoints come, and is stored by its form.
 fn filled_form(browser: &Browser, base: &str, store: &Store) {
     browser.open(&format!("{base}/runs?status=interrupted"));
-    browser.click("select[name=\"in.value\"] option[value=\"1\"]");
+    browser.click("form.resume:has(button[name=\"in.value\"]) + details summary");
+    browser.type_into("form.resume:has(button[name=\"in.value\"]) + details textarea", "7");
     store.thread("trip").unwrap().append("messages", [Message::human("It is live again")]).unwrap();
     browser.wait("the news", |browser| browser.text("#news").contains("load the page again"));
-    assert_eq!(browser.value("select[name=\"in.value\"]"), "1");
-    browser.click("form.resume:has(select[name=\"in.value\"]) button");
+    assert_eq!(browser.value("form.resume:has(button[name=\"in.value\"]) + details textarea"), "7");
+    browser.click("form.resume button[name=\"in.value\"][value=\"1\"]");
     browser.wait("the due run", |browser| browser.address() == format!("{base}/runs?status=running"));
     let open = store.thread("order").unwrap().open_interrupts().unwrap();
     assert!(open.is_empty(), "{open:?}");

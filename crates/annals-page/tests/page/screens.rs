@@ -184,6 +184,119 @@ fn a_thread_has_a_tree_a_timeline_and_permalinks() {
     assert!(html(&page, "/t/trip@by%20bus").contains("Bern in May"), "a branch is a point");
 }
 
+/// Every row draws its own piece: the lane of another branch begins at its head and ends at the step that it left.
+#[test]
+fn branches_are_lanes_beside_the_steps() {
+    let store = Store::memory();
+    trip(&store);
+    let page = page_of(&store);
+    let shown = html(&page, "/t/trip");
+    let list = shown.split("<ol class=\"steps w2\">").nth(1).expect("two lanes").split("</ol>").next().unwrap();
+    let rows: Vec<&str> = list.split("<li ").skip(2).collect();
+    let other: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].contains("class=\"step off\"")).collect();
+    assert_eq!(rows.iter().filter(|row| row.contains("data-row")).count(), 6, "five steps and a head: {list}");
+    assert!(rows[other[0]].contains("<span class=\"label\">by bus</span>") && rows[other[0]].contains("data-branch"));
+    assert!(rows[other[1]].contains(">1 step</a>") && rows[other[1]].contains(">compare</a>"), "{}", rows[other[1]]);
+    let joined: Vec<usize> =
+        (0..rows.len()).filter(|at| rows[*at].contains("<path d=\"M30 0V8Q30 16 22 16H12\">")).collect();
+    assert_eq!(joined.len(), 1, "{list}");
+    assert!(joined[0] > other[1] && rows[joined[0]].contains(">3</a>"), "it left step 3: {}", rows[joined[0]]);
+    let lane = |row: &str| row.contains("x1=\"30\"") || row.contains("cx=\"30\"") || row.contains("x=\"26\"");
+    for (at, row) in rows.iter().enumerate() {
+        assert_eq!(lane(row), (other[0]..joined[0]).contains(&at), "row {at}: {row}");
+    }
+    assert!(rows[0].contains("<span class=\"label ref\">by train</span>") && rows[0].contains("aria-current=\"true\""));
+    let bus = html(&page, "/t/trip@by%20bus");
+    assert!(bus.contains("<span class=\"label\">by train</span>") && bus.contains("its head"), "{bus}");
+}
+
+/// The runs of graphs stand below the inbox with their durations, and have their own addresses.
+#[test]
+fn runs_that_ended_are_a_record() {
+    let store = Store::memory();
+    trip(&store);
+    let graph = StateGraph::with_schema(DynSchema::new().last("n").build())
+        .name("order")
+        .node("ship", |_: &annals::state::DynState| Ok(()))
+        .edge(START, "ship")
+        .compile()
+        .unwrap();
+    graph.invoke(&store.thread("order-1").unwrap(), DynUpdate::new().set("n", 1)).unwrap();
+    graph.invoke(&store.thread("order-2").unwrap(), DynUpdate::new().set("n", 1)).unwrap();
+    let page = page_of(&store);
+    for target in ["/runs", "/runs?status=done"] {
+        let shown = html(&page, target);
+        assert!(shown.contains("<h2>Finished</h2>") && shown.contains(">order-1</a>"), "{target}: {shown}");
+        assert_eq!(shown.matches("<svg class=\"bar\"").count(), 2, "{target}: a chat is no run of a graph: {shown}");
+    }
+    let finished = document(&page, "/runs.json")["finished"].clone();
+    assert_eq!(
+        (&finished[0]["thread"], &finished[0]["status"], &finished[0]["graph"]),
+        (&json!("order-2"), &json!("done"), &json!("order"))
+    );
+    assert!(
+        finished[0]["started"].as_str() <= finished[0]["ended"].as_str() && finished[0]["duration_us"].is_i64(),
+        "{finished}"
+    );
+    assert!(html(&page, "/runs").contains("No run waits for a person"));
+    assert!(html(&page, "/runs?status=cancelled").contains("No such run"));
+    let refused = get(&page, "/runs?status=lost");
+    assert!(refused.status == 400 && refused.text().contains("lost"));
+}
+
+/// The tasks of a bundle stand below their step: those that failed, the slowest ones, and the number of the others.
+#[test]
+fn a_bundle_of_tasks_opens_below_its_step() {
+    let store = Store::memory();
+    let schema = DynSchema::new().append("seen").build();
+    let mut graph = StateGraph::with_schema(schema);
+    for n in 0..6 {
+        let name = format!("fetch{n}");
+        graph = graph
+            .node(name.as_str(), |_: &annals::state::DynState| Ok(DynUpdate::new().set("seen", "x")))
+            .edge(START, name.as_str());
+    }
+    let thread = store.thread("wide").unwrap();
+    graph.compile().unwrap().run(&thread).record_ends(true).invoke(DynUpdate::new().set("seen", "begin")).unwrap();
+    let shown = html(&page_of(&store), "/t/wide");
+    assert_eq!(shown.matches("class=\"step task\"").count(), 4, "{shown}");
+    assert!(shown.contains(">3 more</a></b>") && shown.contains("each at most "), "{shown}");
+}
+
+#[test]
+fn what_a_thread_waits_for_stands_above_its_steps() {
+    let store = Store::memory();
+    let yes = json!({ "type": "boolean" });
+    drop(super::forms::asking(&store, "order", vec![(json!("Book <it>?"), Some(yes))]));
+    let shown = html(&page_of(&store), "/t/order");
+    let strip = shown
+        .split("class=\"call\"")
+        .nth(1)
+        .expect("the question stands above the steps")
+        .split("</div>")
+        .next()
+        .unwrap();
+    assert!(strip.contains("Book &lt;it&gt;?</b>") && strip.contains("annals answer order JSON --id "), "{strip}");
+    assert!(!strip.contains("<button"), "this server only reads: {strip}");
+    assert!(
+        shown.contains("<span class=\"waits\">asks: Book &lt;it&gt;?</span>")
+            && shown.contains("class=\"ask\" d=\"M12 8")
+    );
+    let page = super::writes::writing(&store);
+    let shown = html(&page, "/t/order");
+    let form = shown.split("<form class=\"call\"").nth(1).expect("a form").split("</form>").next().unwrap();
+    for (number, word) in [("0", "yes"), ("1", "no")] {
+        assert!(form.contains(&format!("name=\"in.value\" value=\"{number}\" dir=\"auto\">{word}</button>")), "{form}");
+    }
+    let field =
+        |name: &str| form.split(&format!("name=\"{name}\" value=\"")).nth(1).unwrap().split('"').next().unwrap();
+    let action = form.split("action=\"").nth(1).unwrap().split('"').next().unwrap();
+    let sent = format!("form={}&id={}&in.value=0", field("form"), field("id"));
+    assert_eq!(page.handle(&super::writes::post(action, sent)).status, 303);
+    assert!(store.thread("order").unwrap().open_interrupts().unwrap().is_empty());
+    assert!(!html(&page, "/t/order").contains("class=\"call\""), "it is answered");
+}
+
 #[test]
 fn a_thread_shows_its_sums_its_inputs_and_its_resume_values() {
     let store = Store::memory();
@@ -191,22 +304,27 @@ fn a_thread_shows_its_sums_its_inputs_and_its_resume_values() {
     let page = page_of(&store);
     let facts = |page: &Page, target: &str| {
         let shown = html(page, target);
-        shown.split("<p class=\"facts\">").nth(1).unwrap().split("</p>").next().unwrap().to_owned()
+        shown.split("<div class=\"head\">").nth(1).unwrap().split("</div>").next().unwrap().to_owned()
     };
     let shown = facts(&page, "/t/trip");
-    assert!(shown.contains(" · 5 messages · 876 tokens · $0.0040 · 7 checkpoints · 2 branches"), "{shown}");
-    assert!(!shown.contains("paused"));
+    for fact in ["5 messages", "876 tokens", "$0.0040", "7 checkpoints", "2 branches"] {
+        assert!(shown.contains(&format!("<span>{fact}</span>")), "{fact}: {shown}");
+    }
+    assert!(shown.contains("aria-label=\"done\"") && !shown.contains("paused"), "{shown}");
     trip.pause().unwrap();
-    assert!(facts(&page, "/t/trip").contains("<span class=\"tag\">paused</span>"));
+    assert!(facts(&page, "/t/trip").contains("<span class=\"label\">paused</span>"));
     let timeline = html(&page, "/t/trip");
-    assert!(timeline.contains("+2 messages, plan · &quot;A hotel in Bern&quot;</td>"), "{timeline}");
+    assert!(timeline.contains("+2 messages, plan · \u{201c}A hotel in Bern\u{201d}</span>"), "{timeline}");
     let head = trip.head().unwrap().unwrap();
-    let at = format!(
-        "state at <span class=\"id\">@{}</span> · step {} · (edited) · now",
-        head.short_id().unwrap(),
-        head.step()
-    );
+    let short = head.short_id().unwrap();
+    let (same, own) = short.split_at(short.len() - 3);
+    let at =
+        format!("<h2>Step {}</h2><span class=\"id\" title=\"{}\">@{same}<b>{own}</b></span>", head.step(), head.id());
     assert!(timeline.contains(&at), "{at}: {timeline}");
+    assert!(
+        timeline.contains("<b dir=\"auto\">city</b> <i dir=\"auto\">&quot;Basel&quot;</i>"),
+        "a map is a tree: {timeline}"
+    );
 
     let schema = DynSchema::new().messages("messages").build();
     let chat = StateGraph::with_schema(schema)
@@ -219,8 +337,11 @@ fn a_thread_shows_its_sums_its_inputs_and_its_resume_values() {
     let input = DynUpdate::new().messages("messages", [Message::human("<Where> do I sleep, and for how many nights?")]);
     chat.invoke(&store.thread("chat").unwrap(), input).unwrap();
     let shown = html(&page, "/t/chat");
-    assert!(shown.contains("+1 message · &quot;&lt;Where&gt; do I sleep, and for how many nig…&quot;</td>"), "{shown}");
-    assert!(!shown.contains("&quot;The Gasthof"), "the text of a task is on its own screen: {shown}");
+    assert!(
+        shown.contains("+1 message · \u{201c}&lt;Where&gt; do I sleep, and for how many nig…\u{201d}</span>"),
+        "{shown}"
+    );
+    assert!(!shown.contains("\u{201c}The Gasthof"), "the text of a task is on its own screen: {shown}");
 
     let graph = waiting(&store, "inside");
     let (inside, outside) = (store.thread("inside").unwrap(), store.thread("outside").unwrap());
@@ -230,9 +351,9 @@ fn a_thread_shows_its_sums_its_inputs_and_its_resume_values() {
     outside.resume_interrupt(&open[0].id, "no").unwrap();
     graph.invoke(&outside, Input::Continue).unwrap();
     let shown = html(&page, "/t/inside");
-    assert!(shown.contains("n · asked: Book the Gasthof? -&gt; &lt;yes&gt;</td>"), "{shown}");
+    assert!(shown.contains("n · asked: Book the Gasthof? -&gt; &lt;yes&gt;</span>"), "{shown}");
     assert_eq!(shown.matches("asked: ").count(), 1, "the other tasks were asked nothing: {shown}");
-    assert!(html(&page, "/t/outside").contains("n · resumed: no</td>"));
+    assert!(html(&page, "/t/outside").contains("n · resumed: no</span>"));
 }
 
 #[test]
@@ -251,7 +372,7 @@ fn a_long_thread_has_pages_of_steps() {
         second["checkpoints"][0]["step"],
         json!(document(&page, "/t/long.json")["checkpoints"][29]["step"].as_i64().unwrap() - 1)
     );
-    assert!(first.contains("(70 steps)"));
+    assert!(first.contains("<span>70 checkpoints</span>"));
 }
 
 #[test]
@@ -586,7 +707,7 @@ fn subgraphs_are_listed_and_have_screens() {
     let link = below.split("href=\"").nth(1).unwrap().split('"').next().unwrap();
     assert!(below.contains(">agent</a>"), "{below}");
     let inside = html(&page, link);
-    assert!(inside.contains("due: asks") || inside.contains("interrupted: inner?"), "{inside}");
+    assert!(inside.contains("asks: inner?"), "{inside}");
     assert!(inside.contains(">(root)</a>"), "the root is linked: {inside}");
     assert!(html(&page, &format!("{link}/step")).contains("asks"));
 }
