@@ -11,6 +11,7 @@ use annals_langgraph::{SaverVersion, SeenVersions, Typed, UpdatedChannels};
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::Xxh3DefaultBuilder;
 
+use super::items::PrototypeList;
 use super::prototype::Prototype;
 
 /// Items of the lists of all cached heads together.
@@ -44,7 +45,7 @@ pub(crate) enum HeadValue {
     /// A value that is stored as one, with its prototype once it was asked for.
     One(Typed, OnceLock<Prototype>),
     /// A list that is stored item by item.
-    Items(Vec<Arc<Prototype>>),
+    Items(PrototypeList),
 }
 
 impl Head {

@@ -5,11 +5,13 @@
 //! takes apart.
 
 mod heads;
+mod items;
 mod prototype;
 mod put;
 mod raw;
 mod read;
 mod waiting;
+mod witness;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -126,6 +128,7 @@ impl Drop for SharedSaver {
 impl PySaver {
     #[new]
     fn new(
+        py: Python<'_>,
         store: &PyStore,
         serde: Py<PyAny>,
         splits_lists: bool,
@@ -143,7 +146,7 @@ impl PySaver {
             serde,
             serializer: SERIALIZERS.fetch_add(1, Ordering::Relaxed),
             splits_lists,
-            classes: Arc::new(KnownClasses::new(frozen, models)),
+            classes: Arc::new(KnownClasses::new(py, frozen, models)?),
             heads: Arc::default(),
             items: ItemCache::default(),
             on_conflict,
@@ -238,8 +241,8 @@ impl PySaver {
             (Reread::Absent, _) => return Ok(None),
             (Reread::Known(writes), Some(head)) => (head, writes),
             (Reread::Known(_), None) => return Err(invalid("checkpoint_id: it is empty")),
-            (Reread::Other(tuple), _) => {
-                let (head, writes) = self.head_of(py, *tuple, &mut Vec::new())?;
+            (Reread::Other(tuple), known) => {
+                let (head, writes) = self.head_of(py, *tuple, known.as_deref(), &mut Vec::new())?;
                 let head = Arc::new(head);
                 if is_newest {
                     drop(self.heads.insert(place, Arc::clone(&head)));

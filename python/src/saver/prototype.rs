@@ -1,14 +1,12 @@
 //! Prototypes: decoded values that are never handed out themselves.
 //!
 //! A copy of a prototype is made without validation, and a live object is compared with it field by field, so that an
-//! item of a list that did not change is neither encoded nor decoded again. The copy of a message that was handed out
-//! last is handed out again once it is idle: no other object refers to it or to a part of it, and no field has changed.
+//! item of a list that did not change is neither encoded nor decoded again.
 //! Invariants: a prototype is what the serializer makes of the stored bytes; nothing that can change is shared with a
-//! copy, or between two callers. *Absent:* the caches of prototypes.
+//! copy, or between two callers. *Absent:* the caches of prototypes, and copies that are handed out again.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use annals_langgraph::Typed;
 use parking_lot::Mutex;
@@ -16,25 +14,22 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyType};
 
-use super::raw::{Entries, dict_of, new_object, references, set_attribute};
+use super::raw::{Entries, dict_of, new_object, set_attribute};
+use super::witness::ModelLayout;
 
 /// Objects inside one another that are copied without the serializer.
 const DEPTH_MAX: usize = 64;
 /// Shapes of messages that are known.
 const SHAPES_MAX: usize = 64;
-/// Copies of messages that are retained to be handed out again.
-const LENT_MAX: usize = 1 << 15;
 
 /// The classes that are known to copying.
 pub(crate) struct KnownClasses {
     /// Classes whose objects do not change: dates, UUIDs and the like.
     frozen: Vec<Py<PyType>>,
-    /// The addresses of the classes of messages, which the next field keeps alive.
-    models: HashSet<usize>,
+    /// The layouts of the classes of messages by their addresses, which the next field keeps alive.
+    models: HashMap<usize, Option<ModelLayout>>,
     _models: Vec<Py<PyType>>,
     shapes: Mutex<Vec<Arc<Shape>>>,
-    /// The number of copies that are retained to be handed out again.
-    lent: Arc<AtomicUsize>,
 }
 
 /// A decoded value.
@@ -45,21 +40,6 @@ pub(crate) struct Prototype {
     template: Option<Template>,
     /// The bytes of a value that cannot be copied, or that differs from the live object of which it was encoded.
     typed: Option<Typed>,
-    /// The copy of a message that was handed out last.
-    lent: Mutex<Option<LentCopy>>,
-}
-
-/// A copy that may be handed out again.
-struct LentCopy {
-    object: Py<PyAny>,
-    /// The number of copies of all prototypes.
-    count: Arc<AtomicUsize>,
-}
-
-impl Drop for LentCopy {
-    fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -73,9 +53,8 @@ enum CopyKind {
 }
 
 /// The parts of a message that is copied and compared often. A comparison reads few of them, one beside the other.
-struct Template {
-    class: Py<PyType>,
-    shape: Arc<Shape>,
+pub(super) struct Template {
+    pub(super) shape: Arc<Shape>,
     /// The values of the fields, in their order.
     values: Box<[FieldValue]>,
     extra: FieldValue,
@@ -84,11 +63,14 @@ struct Template {
 }
 
 /// The fields that many messages of a class have in common.
-struct Shape {
+pub(super) struct Shape {
+    pub(super) class: Py<PyType>,
+    /// Where the objects of the class hold their parts, if that is known.
+    pub(super) layout: Option<ModelLayout>,
     /// The names of the fields, in their order.
     names: Box<[Py<PyString>]>,
     /// The names of the fields that were given.
-    set_fields: Py<PySet>,
+    pub(super) set_fields: Py<PySet>,
 }
 
 /// The value of a field. Those that can change are mostly empty.
@@ -129,18 +111,6 @@ impl FieldValue {
             Self::Shared(known) | Self::Other(known) => classes.is_same(&live.to_owned(), known.bind(live.py()), depth),
         }
     }
-
-    /// Returns whether a live value is as this one, and has no more than `held` references if it can change.
-    fn is_idle(&self, classes: &KnownClasses, live: Borrowed<'_, '_, PyAny>, held: isize) -> PyResult<bool> {
-        match self {
-            Self::Shared(known) => Ok(live.is(known) || is_atom(&live) && self.is_same(classes, live, 0)?),
-            Self::EmptyDict | Self::EmptyList => Ok(references(&live) == held && self.is_same(classes, live, 0)?),
-            Self::Other(known) => {
-                let live = live.to_owned();
-                Ok(references(&live) == held + 1 && classes.is_idle_part(&live, known.bind(live.py()), 0)?)
-            }
-        }
-    }
 }
 
 impl Template {
@@ -159,9 +129,9 @@ impl Template {
             names.push(name.unbind());
             values.push(FieldValue::of(value));
         }
-        let shape = classes.shape(names, set_fields)?;
+        let shape = classes.shape(class, names, set_fields)?;
         let (extra, fields) = (FieldValue::of(parts.extra), parts.fields.unbind());
-        Ok(Some(Self { class: class.unbind(), shape, values: values.into(), extra, fields }))
+        Ok(Some(Self { shape, values: values.into(), extra, fields }))
     }
 
     /// Copies the message: its fields, without validation.
@@ -177,7 +147,7 @@ impl Template {
             }
         }
         let Some(extra) = self.extra.copy(classes, py, depth + 1)? else { return Ok(None) };
-        let copied = new_object(self.class.bind(py))?;
+        let copied = new_object(self.shape.class.bind(py))?;
         let set_fields = self.shape.set_fields.bind(py).call_method0(intern!(py, "copy"))?;
         set_attribute(&copied, intern!(py, "__dict__"), &fields)?;
         set_attribute(&copied, intern!(py, "__pydantic_extra__"), &extra)?;
@@ -188,21 +158,22 @@ impl Template {
 
     /// Returns whether a live object is encoded as the message is.
     fn is_same(&self, classes: &KnownClasses, live: &Bound<'_, PyAny>) -> PyResult<bool> {
-        if !live.get_type().is(&self.class) {
+        if !live.get_type().is(&self.shape.class) {
             return Ok(false);
         }
-        let Some(live) = ModelParts::of(live)? else { return Ok(false) };
-        let is_same = |known: &FieldValue, live: Borrowed<'_, '_, PyAny>| known.is_same(classes, live, 1);
-        Ok(self.have_fields(classes, &live.fields, is_same)? && is_same(&self.extra, live.extra.as_borrowed())?)
+        let parts = self.shape.layout.and_then(|layout| layout.parts(live));
+        let live = match parts.map(|(fields, extra)| (fields.cast_into_exact::<PyDict>(), extra)) {
+            Some((Ok(fields), extra)) => ModelParts { fields, extra },
+            _ => match ModelParts::of(live)? {
+                Some(parts) => parts,
+                None => return Ok(false),
+            },
+        };
+        Ok(self.has_fields(classes, &live.fields)? && self.extra.is_same(classes, live.extra.as_borrowed(), 1)?)
     }
 
-    /// Returns whether fields have the names of the message, and values that pass a comparison.
-    fn have_fields(
-        &self,
-        classes: &KnownClasses,
-        live: &Bound<'_, PyDict>,
-        compare: impl Fn(&FieldValue, Borrowed<'_, '_, PyAny>) -> PyResult<bool>,
-    ) -> PyResult<bool> {
+    /// Returns whether fields have the names and the values of the message.
+    fn has_fields(&self, classes: &KnownClasses, live: &Bound<'_, PyDict>) -> PyResult<bool> {
         if live.len() != self.values.len() {
             return Ok(false);
         }
@@ -211,104 +182,57 @@ impl Template {
         for (known_name, known) in self.shape.names.iter().zip(&self.values) {
             let Some((name, value)) = entries.next() else { return Ok(false) };
             if name.is(known_name) {
-                if !compare(known, value)? {
+                if !known.is_same(classes, value, 1)? {
                     return Ok(false);
                 }
                 continue;
             }
             let (name, value) = (name.to_owned(), value.to_owned());
-            if !classes.is_same(&name, known_name.bind(py), 1)? || !compare(known, value.as_borrowed())? {
+            if !classes.is_same(&name, known_name.bind(py), 1)? || !known.is_same(classes, value.as_borrowed(), 1)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
-
-    /// Returns whether no field of a copy has changed, and no object but the caller refers to it or to a mutable part.
-    fn is_idle(&self, classes: &KnownClasses, copy: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let py = copy.py();
-        if references(copy) != 1
-            || !copy.get_type().is(&self.class)
-            || !copy.getattr(intern!(py, "__weakref__"))?.is_none()
-            || !copy.getattr(intern!(py, "__pydantic_private__"))?.is_none()
-        {
-            return Ok(false);
-        }
-        let Some(parts) = ModelParts::of(copy)? else { return Ok(false) };
-        let set_fields = copy.getattr(intern!(py, "__pydantic_fields_set__"))?;
-        Ok(references(&parts.fields) == 2
-            && references(&set_fields) == 2
-            && set_fields.is_exact_instance_of::<PySet>()
-            && set_fields.eq(&self.shape.set_fields)?
-            && self.extra.is_idle(classes, parts.extra.as_borrowed(), 2)?
-            && self.have_fields(classes, &parts.fields, |known, live| known.is_idle(classes, live, 1))?)
-    }
 }
 
 impl KnownClasses {
-    /// Returns whether a part of a copy is as it was made, and no part of it that can change has another holder.
-    fn is_idle_part(&self, live: &Bound<'_, PyAny>, known: &Bound<'_, PyAny>, depth: usize) -> PyResult<bool> {
-        if is_atom(live) {
-            return self.is_same(live, known, depth);
-        }
-        // The part that holds it, and the caller.
-        if references(live) != 2 || depth > DEPTH_MAX {
-            return Ok(live.is(known) && self.is_frozen(&live.get_type()));
-        }
-        if let (Ok(live), Ok(known)) = (live.cast_exact::<PyDict>(), known.cast_exact::<PyDict>()) {
-            if live.len() != known.len() {
-                return Ok(false);
-            }
-            for ((name, value), (known_name, known_value)) in live.iter().zip(known.iter()) {
-                if !self.is_same(&name, &known_name, depth + 1)?
-                    || !self.is_idle_part(&value, &known_value, depth + 1)?
-                {
-                    return Ok(false);
-                }
-            }
-            return Ok(true);
-        }
-        if let (Ok(live), Ok(known)) = (live.cast_exact::<PyList>(), known.cast_exact::<PyList>()) {
-            if live.len() != known.len() {
-                return Ok(false);
-            }
-            for (value, known_value) in live.iter().zip(known.iter()) {
-                if !self.is_idle_part(&value, &known_value, depth + 1)? {
-                    return Ok(false);
-                }
-            }
-            return Ok(true);
-        }
-        // Objects of other classes that can change are copied anew.
-        Ok(false)
-    }
-
     /// Returns the shape of messages with these fields. Most messages of a class share one.
-    fn shape(&self, names: Vec<Py<PyString>>, set_fields: Bound<'_, PySet>) -> PyResult<Arc<Shape>> {
+    fn shape(
+        &self,
+        class: Bound<'_, PyType>,
+        names: Vec<Py<PyString>>,
+        set_fields: Bound<'_, PySet>,
+    ) -> PyResult<Arc<Shape>> {
         let known = self.shapes.lock().clone();
         for shape in &known {
-            let are_same = shape.names.len() == names.len() && shape.names.iter().zip(&names).all(|(a, b)| a.is(b));
+            let are_same = class.is(&shape.class)
+                && shape.names.len() == names.len()
+                && shape.names.iter().zip(&names).all(|(a, b)| a.is(b));
             if are_same && set_fields.eq(&shape.set_fields)? {
                 return Ok(Arc::clone(shape));
             }
         }
-        let shape = Arc::new(Shape { names: names.into(), set_fields: set_fields.unbind() });
+        let layout = self.models.get(&(class.as_ptr() as usize)).copied().flatten();
+        let (class, set_fields) = (class.unbind(), set_fields.unbind());
+        let shape = Arc::new(Shape { class, layout, names: names.into(), set_fields });
         if known.len() < SHAPES_MAX {
             self.shapes.lock().push(Arc::clone(&shape));
         }
         Ok(shape)
     }
 
-    pub(crate) fn new(frozen: Vec<Py<PyType>>, models: Vec<Py<PyType>>) -> Self {
-        let addresses = models.iter().map(|class| class.as_ptr() as usize).collect();
-        Self { frozen, models: addresses, _models: models, shapes: Mutex::default(), lent: Arc::default() }
+    pub(crate) fn new(py: Python<'_>, frozen: Vec<Py<PyType>>, models: Vec<Py<PyType>>) -> PyResult<Self> {
+        let layout = |class: &Py<PyType>| Ok((class.as_ptr() as usize, ModelLayout::of(class.bind(py))?));
+        let layouts = models.iter().map(layout).collect::<PyResult<_>>()?;
+        Ok(Self { frozen, models: layouts, _models: models, shapes: Mutex::default() })
     }
 
     fn is_model(&self, class: &Bound<'_, PyType>) -> bool {
-        self.models.contains(&(class.as_ptr() as usize))
+        self.models.contains_key(&(class.as_ptr() as usize))
     }
 
-    fn is_frozen(&self, class: &Bound<'_, PyType>) -> bool {
+    pub(super) fn is_frozen(&self, class: &Bound<'_, PyType>) -> bool {
         self.frozen.iter().any(|frozen| frozen.is(class))
     }
 
@@ -445,7 +369,7 @@ impl KnownClasses {
 }
 
 /// Returns whether an object is of a plain class whose objects do not change.
-fn is_atom(object: &Bound<'_, PyAny>) -> bool {
+pub(super) fn is_atom(object: &Bound<'_, PyAny>) -> bool {
     object.is_exact_instance_of::<PyString>()
         || object.is_none()
         || object.is_exact_instance_of::<PyInt>()
@@ -488,35 +412,12 @@ impl Prototype {
             kind != CopyKind::Decoded && live.map_or(Ok(true), |live| classes.is_same(live, &decoded, 0))?;
         let typed = if is_comparable { None } else { Some(typed.clone()) };
         let template = if kind == CopyKind::Copied { Template::of(classes, &decoded)? } else { None };
-        Ok(Self { object: decoded.unbind(), kind, template, typed, lent: Mutex::default() })
+        Ok(Self { object: decoded.unbind(), kind, template, typed })
     }
 
-    /// Returns an object as [`Prototype::hand_out`] does. The one of the last call is returned again if it is idle.
-    pub(crate) fn lend<'py>(
-        &self,
-        classes: &KnownClasses,
-        py: Python<'py>,
-        decode: impl FnOnce(&Typed) -> PyResult<Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let Some(template) = &self.template else { return self.hand_out(classes, py, decode) };
-        let lent = self.lent.lock().take();
-        if let Some(lent) = lent {
-            if template.is_idle(classes, lent.object.bind(py))? {
-                let object = lent.object.bind(py).clone();
-                let other = self.lent.lock().replace(lent);
-                drop(other);
-                return Ok(object);
-            }
-            drop(lent);
-        }
-        let object = self.hand_out(classes, py, decode)?;
-        if classes.lent.load(Ordering::Relaxed) < LENT_MAX {
-            classes.lent.fetch_add(1, Ordering::Relaxed);
-            let lent = LentCopy { object: object.clone().unbind(), count: Arc::clone(&classes.lent) };
-            let other = self.lent.lock().replace(lent);
-            drop(other);
-        }
-        Ok(object)
+    /// Returns the parts of a message whose bytes are not needed.
+    pub(super) fn template(&self) -> Option<&Template> {
+        self.template.as_ref().filter(|_| self.typed.is_none())
     }
 
     /// Returns an object that shares nothing with the prototype that can change. `decode` is the serializer.
@@ -545,10 +446,7 @@ impl Prototype {
     /// Returns whether a message that was handed out for a prototype is as this one. Objects that are not messages are
     /// copied anew.
     pub(crate) fn is_unchanged(&self, classes: &KnownClasses, message: &Bound<'_, PyAny>) -> PyResult<bool> {
-        match (&self.typed, &self.template) {
-            (None, Some(template)) => template.is_same(classes, message),
-            _ => Ok(false),
-        }
+        self.template().map_or(Ok(false), |template| template.is_same(classes, message))
     }
 
     /// Returns whether a live object is encoded as this one is; `encode` is the serializer, for an object that cannot be

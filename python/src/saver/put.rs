@@ -15,6 +15,7 @@ use crate::errors::invalid;
 use crate::values::map_from_python;
 
 use super::heads::{Head, HeadPlace, HeadValue};
+use super::items::{ListBuilding, ListChunk, PrototypeList};
 use super::prototype::{Prototype, message_id};
 use super::{PySaver, version};
 
@@ -30,9 +31,10 @@ pub(super) struct ReadyPut {
 }
 
 /// A list of the checkpoint, compared with that of its parent.
+#[derive(Default)]
 struct ComparedList {
     items: Vec<SaverItem>,
-    prototypes: Vec<Arc<Prototype>>,
+    prototypes: ListBuilding,
 }
 
 impl PySaver {
@@ -116,17 +118,19 @@ impl PySaver {
         if let Some(before) = before.filter(|before| is_same_version && matches!(&***before, HeadValue::Items(_))) {
             return Ok((NewValue::Same, Arc::clone(before)));
         }
-        let list = if self.splits_lists { items_of(value) } else { None };
+        let list = if self.splits_lists { list_of(value) } else { None };
         if let Some(list) = list {
-            let before_items: &[Arc<Prototype>] = match before.map(|before| &**before) {
+            let none = PrototypeList::default();
+            let before_items = match before.map(|before| &**before) {
                 Some(HeadValue::Items(items)) => items,
-                _ => &[],
+                _ => &none,
             };
-            let is_split = !before_items.is_empty()
+            let is_split = before_items.len() > 0
                 || list.len() >= LIST_ITEMS_MIN
-                || list.first().is_some_and(|item| self.classes.is_message(item));
+                || list.get_item(0).is_ok_and(|item| self.classes.is_message(&item));
             if is_split && let Some(compared) = self.compared(&list, before_items)? {
-                return Ok((NewValue::Items(compared.items), Arc::new(HeadValue::Items(compared.prototypes))));
+                let prototypes = compared.prototypes.finish();
+                return Ok((NewValue::Items(compared.items), Arc::new(HeadValue::Items(prototypes))));
             }
         }
         let typed = self.encode(value)?;
@@ -140,40 +144,53 @@ impl PySaver {
     }
 
     /// Compares a list with that of the parent, item by item; `None` if it must be encoded as a whole.
-    fn compared(&self, list: &[Bound<'_, PyAny>], before: &[Arc<Prototype>]) -> PyResult<Option<ComparedList>> {
-        let mut compared = ComparedList { items: Vec::with_capacity(list.len()), prototypes: Vec::new() };
-        compared.prototypes.reserve(list.len());
+    fn compared(&self, list: &Bound<'_, PyList>, before: &PrototypeList) -> PyResult<Option<ComparedList>> {
+        let py = list.py();
+        let mut compared = ComparedList::default();
+        compared.items.reserve(list.len());
         // The places of the parent's messages by their ids, once an item is not where it was.
         let mut places: Option<HashMap<String, usize>> = None;
-        let mut next = 0;
-        for item in list {
-            let encode = || self.encode_item(item);
+        let (mut at, mut next) = (0, 0);
+        while at < list.len() {
+            if let Some(chunk) = before.chunk_at(next) {
+                let same = chunk.same_start(&self.classes, list, at, |item| self.encode_item(item))?;
+                compared.same_start(next, chunk, same);
+                (at, next) = (at + same, next + same);
+                if same > 0 {
+                    continue;
+                }
+            }
+            // Code of the serializer may have changed the list.
+            let Ok(item) = list.get_item(at) else { break };
+            at += 1;
+            let encode = || self.encode_item(&item);
             if let Some(known) = before.get(next)
-                && known.is_of(&self.classes, item, encode)?
+                && known.is_of(&self.classes, &item, encode)?
             {
                 compared.same(next, known);
                 next += 1;
                 continue;
             }
             if next < before.len() {
-                let Some(id) = message_id(item) else { return Ok(None) };
-                let py = item.py();
+                let Some(id) = message_id(&item) else { return Ok(None) };
                 let places = places.get_or_insert_with(|| {
                     let ids = before.iter().enumerate();
                     ids.filter_map(|(at, known)| Some((known.message_id(py)?, at))).collect()
                 });
-                if let Some(&at) = places.get(&id).filter(|at| **at >= next) {
+                if let Some(&at) = places.get(&id).filter(|at| **at >= next)
+                    && let Some(known) = before.get(at)
+                {
                     next = at + 1;
-                    if before[at].is_of(&self.classes, item, encode)? {
-                        compared.same(at, &before[at]);
+                    if known.is_of(&self.classes, &item, encode)? {
+                        compared.same(at, known);
                         continue;
                     }
                 }
             }
-            let Some(typed) = self.encode_item(item)? else { return Ok(None) };
-            let prototype = Arc::new(self.item_prototype(&typed, item)?);
+            let Some(typed) = self.encode_item(&item)? else { return Ok(None) };
+            let prototype = Arc::new(self.item_prototype(&typed, &item)?);
             compared.items.push(SaverItem::New(typed));
-            compared.prototypes.push(prototype);
+            compared.prototypes.item(prototype);
         }
         Ok(Some(compared))
     }
@@ -189,16 +206,25 @@ impl ComparedList {
     fn same(&mut self, at: usize, known: &Arc<Prototype>) {
         // A list has fewer items than an index can tell: they would not fit into memory.
         self.items.push(SaverItem::Same(at as u32));
-        self.prototypes.push(Arc::clone(known));
+        self.prototypes.item(Arc::clone(known));
+    }
+
+    /// Adds so many items at the start of a chunk, which begins at a place.
+    fn same_start(&mut self, begin: usize, chunk: &Arc<ListChunk>, count: usize) {
+        if count < chunk.len() {
+            return chunk.prototypes[..count].iter().zip(begin..).for_each(|(known, at)| self.same(at, known));
+        }
+        self.items.extend((begin..begin + count).map(|at| SaverItem::Same(at as u32)));
+        self.prototypes.chunk(chunk);
     }
 }
 
-/// Returns the items of a list or a tuple, which a serializer writes alike.
-fn items_of<'py>(value: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
-    if let Ok(list) = value.cast_exact::<PyList>() {
-        return Some(list.iter().collect());
+/// Returns a list, and a tuple as one: a serializer writes them alike.
+fn list_of<'py>(value: &Bound<'py, PyAny>) -> Option<Bound<'py, PyList>> {
+    match value.cast_exact::<PyList>() {
+        Ok(list) => Some(list.clone()),
+        Err(_) => value.cast_exact::<PyTuple>().ok().map(|tuple| tuple.to_list()),
     }
-    value.cast_exact::<PyTuple>().ok().map(|tuple| tuple.iter().collect())
 }
 
 fn optional<'a, 'py: 'a, T>(checkpoint: &'a Bound<'py, PyDict>, name: &str) -> PyResult<Option<T>>

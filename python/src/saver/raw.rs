@@ -1,4 +1,4 @@
-//! Objects without the cost of the safe interface: an entry of a dict, a count of references, a new object.
+//! Objects without the cost of the safe interface: an entry of a dict, an item of a list, a new object.
 //!
 //! A long list of messages is compared and copied three times in a turn, and most of that time went into references
 //! that were counted up and down, and into arguments of calls. Invariant: no reference that is borrowed here is used
@@ -10,7 +10,7 @@ use std::ptr;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyType};
+use pyo3::types::{PyDict, PyList, PyString, PyType};
 
 /// The entries of a dict, in their order.
 pub(super) struct Entries<'a, 'py> {
@@ -42,10 +42,16 @@ impl<'a, 'py> Entries<'a, 'py> {
     }
 }
 
-/// Returns the number of references to an object, that of the caller among them.
-pub(super) fn references(object: &Bound<'_, PyAny>) -> isize {
-    // SAFETY: the object is held.
-    unsafe { ffi::Py_REFCNT(object.as_ptr()) }
+/// Returns an item of a list, which is borrowed until the list is changed; `None` behind its end.
+pub(super) fn item<'a, 'py>(list: &'a Bound<'py, PyList>, at: usize) -> Option<Borrowed<'a, 'py, PyAny>> {
+    if at >= list.len() {
+        return None;
+    }
+    // SAFETY: the list is one, and has the item: the call returns a reference that the list holds.
+    unsafe {
+        let item = ffi::PyList_GetItem(list.as_ptr(), at as ffi::Py_ssize_t);
+        Some(Borrowed::from_ptr(list.py(), item))
+    }
 }
 
 /// Returns the attributes of an object that are in its own dict, as `__dict__` does.

@@ -12,6 +12,7 @@ use pyo3::types::{PyDict, PyList};
 use crate::values::dict;
 
 use super::heads::{Head, HeadValue};
+use super::items::PrototypeList;
 use super::prototype::Prototype;
 use super::{PySaver, saver_error, version_object};
 
@@ -114,26 +115,18 @@ impl PySaver {
     fn hand_out_items<'py>(
         &self,
         py: Python<'py>,
-        items: &[Arc<Prototype>],
+        items: &PrototypeList,
         copies: Copies<'_>,
     ) -> PyResult<Bound<'py, PyAny>> {
         // The copies of a long list would make the collector of garbage run dozens of times, and find nothing.
         let _paused = (items.len() >= PAUSING_ITEMS_MIN).then(|| PausedCollector::new(py)).transpose()?;
-        let mut objects = Vec::with_capacity(items.len());
-        match copies {
-            Copies::Own => {
-                for item in items {
-                    objects.push(self.hand_out(py, item)?);
-                }
-            }
-            Copies::Lent => {
-                for item in items {
-                    objects.push(item.lend(&self.classes, py, |typed| self.decode(py, typed))?);
-                }
-            }
+        let objects = match copies {
+            Copies::Own => items.iter().map(|item| self.hand_out(py, item)).collect::<PyResult<Vec<_>>>()?,
+            Copies::Lent => items.lend(&self.classes, py, |item| self.hand_out(py, item))?,
             Copies::Shared(list) => {
+                let mut objects = Vec::with_capacity(items.len());
                 let mut handed_out = std::mem::take(&mut list.handed_out).into_iter();
-                for item in items {
+                for item in items.iter() {
                     let object = match handed_out.next() {
                         Some(object) if item.is_unchanged(&self.classes, object.bind(py))? => object.into_bound(py),
                         _ => self.hand_out(py, item)?,
@@ -141,8 +134,9 @@ impl PySaver {
                     objects.push(object);
                 }
                 list.handed_out = objects.iter().map(|object| object.clone().unbind()).collect();
+                objects
             }
-        }
+        };
         Ok(PyList::new(py, objects)?.into_any())
     }
 
@@ -235,12 +229,13 @@ impl PySaver {
         Ok((head.id.clone(), checkpoint, dict(py, &head.metadata)?, head.parent.clone(), self.writes(py, writes)?))
     }
 
-    /// Makes a head of a checkpoint that was read. `lists` are those of the checkpoint that was decoded before, and then
-    /// of this one.
+    /// Makes a head of a checkpoint that was read; it shares chunks with another one. `lists` are those of the
+    /// checkpoint that was decoded before, and then of this one.
     pub(super) fn head_of(
         &self,
         py: Python<'_>,
         tuple: Tuple,
+        other: Option<&Head>,
         lists: &mut Vec<DecodedList>,
     ) -> PyResult<(Head, Vec<SaverWrite>)> {
         let mut values = Vec::with_capacity(tuple.values.len());
@@ -259,7 +254,11 @@ impl PySaver {
                         prototypes: prototypes.clone(),
                         handed_out,
                     });
-                    HeadValue::Items(prototypes)
+                    let shared = match other.and_then(|head| head.value(&channel)).map(|value| &**value) {
+                        Some(HeadValue::Items(items)) => Some(items),
+                        _ => None,
+                    };
+                    HeadValue::Items(PrototypeList::new(prototypes, shared))
                 }
             };
             values.push((channel, Arc::new(value)));
@@ -283,7 +282,10 @@ impl PySaver {
     pub(super) fn stored_value<'py>(&self, py: Python<'py>, value: &StoredValue) -> PyResult<Bound<'py, PyAny>> {
         match value {
             StoredValue::Typed(typed) => self.decode(py, typed),
-            StoredValue::Items(items) => self.hand_out_items(py, &self.prototypes(py, items, None)?, Copies::Own),
+            StoredValue::Items(items) => {
+                let prototypes = PrototypeList::new(self.prototypes(py, items, None)?, None);
+                self.hand_out_items(py, &prototypes, Copies::Own)
+            }
         }
     }
 }
@@ -324,7 +326,7 @@ impl PyListing {
         let saver = self.saver.get();
         // Another thread that takes the next one meanwhile decodes its items without these.
         let mut lists = std::mem::take(&mut *self.last.lock());
-        let (head, writes) = saver.head_of(py, tuple, &mut lists)?;
+        let (head, writes) = saver.head_of(py, tuple, None, &mut lists)?;
         let (id, checkpoint, metadata, parent, writes) = saver.of_head(py, &head, &writes, false, &mut lists)?;
         let before = std::mem::replace(&mut *self.last.lock(), lists);
         drop(before);
