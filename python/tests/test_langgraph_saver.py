@@ -240,6 +240,98 @@ def test_a_copy_that_is_handed_out_again_is_shared_with_nobody(store: annals.Sto
         assert [list(vars(message)) for message in read()] == [list(fields) for fields, *_ in expected]
 
 
+def test_an_edit_of_a_copy_that_was_handed_out_is_stored(store: annals.Store) -> None:
+    saver = AnnalsSaver(store)
+    place = config("t", checkpoint_ns="")
+
+    def put(messages: list[Any]) -> None:
+        nonlocal place
+        checkpoint = empty_checkpoint()
+        checkpoint["channel_values"] = {"messages": messages}
+        checkpoint["channel_versions"] = {"messages": saver.get_next_version(None)}
+        place = saver.put(place, checkpoint, {}, checkpoint["channel_versions"])
+
+    def read(saver: AnnalsSaver) -> list[Any]:
+        found = saver.get_tuple(config("t"))
+        assert found is not None
+        return cast("list[Any]", found.checkpoint["channel_values"]["messages"])
+
+    def message() -> AIMessage:
+        call = {"name": "f", "args": {"x": [1, {}]}, "id": "c"}
+        return AIMessage("b", id="2", note="extra", tool_calls=[call], response_metadata={"m": {}, "n": [1, "two"]})
+
+    edits: list[Callable[[Any], Any]] = [
+        lambda message: setattr(message, "content", "changed"),
+        lambda message: vars(message).update(content=["parts"]),
+        lambda message: setattr(message, "__dict__", {**vars(message), "name": "n"}),
+        lambda message: vars(message).update({"name": vars(message).pop("name")}),
+        lambda message: message.additional_kwargs.update(seen=True),
+        lambda message: message.__pydantic_extra__.update(note="another"),
+        lambda message: message.response_metadata["m"].update(seen=True),
+        lambda message: message.response_metadata["n"].append(2),
+        lambda message: message.response_metadata["n"].__setitem__(1, "too"),
+        lambda message: message.response_metadata["n"].__setitem__(0, 1.0),
+        lambda message: message.tool_calls[0]["args"]["x"][1].update(y=2),
+        lambda message: message.tool_calls.append(message.tool_calls[0]),
+        lambda message: message.tool_calls.clear(),
+        lambda message: message.invalid_tool_calls.append({"name": "g", "args": "", "id": "d", "error": None}),
+        lambda message: setattr(message, "invalid_tool_calls", [{"name": "g", "args": "", "id": "d", "error": None}]),
+    ]
+    put([message() for _ in edits])
+    for at, edit in enumerate(edits):
+        for _ in range(2):
+            messages = read(saver)
+        edit(messages[at])
+        serializer = JsonPlusSerializer()
+        wanted = serializer.loads_typed(serializer.dumps_typed(messages))
+        put(messages)
+        del messages
+        for stored in (read(saver), read(AnnalsSaver(store))):
+            assert serializer.dumps_typed(stored) == serializer.dumps_typed(wanted), at
+            assert [exact(message) for message in stored] == [exact(message) for message in wanted], at
+    # Edits that are taken back store nothing, and those of what comes last are not lost.
+    messages = read(saver)
+    messages[0].additional_kwargs["seen"] = True
+    del messages[0].additional_kwargs["seen"]
+    messages[-1].content = "last"
+    put([*messages, HumanMessage("new", id="3")])
+    assert texts({"messages": read(AnnalsSaver(store))})[-2:] == ["last", "new"]
+
+
+@pytest.mark.parametrize("count", [1, 255, 256, 257, 700])
+def test_a_long_list_is_stored_as_it_is_edited(store: annals.Store, count: int) -> None:
+    saver = AnnalsSaver(store)
+    place = config("t", checkpoint_ns="")
+    messages: list[AnyMessage] = [HumanMessage(str(at), id=str(at)) for at in range(count)]
+    edits: list[Callable[[list[Any]], Any]] = [
+        lambda messages: messages.append(AIMessage("next", id="next")),
+        lambda messages: messages.insert(0, AIMessage("first", id="first")),
+        lambda messages: messages.pop(len(messages) // 2),
+        lambda messages: messages.__setitem__(len(messages) // 3, AIMessage("third", id="third")),
+        lambda messages: setattr(messages[-1], "content", "edited"),
+        lambda messages: messages.extend(AIMessage("many", id=f"m{at}") for at in range(300)),
+        lambda messages: messages.__delitem__(slice(10, 290)),
+        lambda messages: messages.reverse(),
+        lambda messages: messages.clear(),
+        lambda messages: messages.append(AIMessage("again", id="again")),
+    ]
+    for edit in [lambda messages: None, *edits]:
+        edit(messages)
+        checkpoint = empty_checkpoint()
+        checkpoint["channel_values"] = {"messages": messages}
+        checkpoint["channel_versions"] = {"messages": saver.get_next_version(None)}
+        place = saver.put(place, checkpoint, {}, checkpoint["channel_versions"])
+        expected = [exact_text(message) for message in messages]
+        found = saver.get_tuple(place), AnnalsSaver(store).get_tuple(place)
+        lists = [one.checkpoint["channel_values"]["messages"] for one in found if one is not None]
+        assert [[exact_text(message) for message in one] for one in lists] == [expected, expected]
+        messages = lists[0]
+
+
+def exact_text(message: AnyMessage) -> tuple[str, str | None, Any]:
+    return message.type, message.id, message.content
+
+
 def test_the_checkpoints_of_a_listing_share_messages_that_nobody_changed(store: annals.Store) -> None:
     saver = AnnalsSaver(store)
     place = config("t", checkpoint_ns="")
