@@ -19,7 +19,7 @@ use crate::store::batch::{
 use crate::store::error::StoreError;
 use crate::store::marked::sleeping;
 use crate::store::query::{CheckpointQuery, ItemRange};
-use crate::store::record::{ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, WriteRecord};
+use crate::store::record::{ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, StateRecord, WriteRecord};
 
 /// An item of a list: position, ordinal, task and content.
 type CopiedItem = (u64, u64, Option<u32>, Payload);
@@ -74,13 +74,33 @@ pub(crate) struct ThreadBatches<'a, L: Log + ?Sized> {
     pub(crate) heads: HashMap<Namespace, CheckpointId>,
     /// The nodes that had run at each checkpoint so far.
     seen: HashMap<CopiedPoint, Vec<Seen>>,
+    /// The last checkpoint of each namespace so far, which is the parent of most that follow: reading it again would be
+    /// two round trips to a server.
+    last: HashMap<Namespace, LastCopied>,
     /// The tasks whose writes build on a list of a later checkpoint: they are copied last.
     late: Vec<(Namespace, NewWrites)>,
 }
 
+/// What a child of a checkpoint is compared with.
+struct LastCopied {
+    checkpoint: CheckpointId,
+    /// The channels that hold lists.
+    lists: Vec<Arc<str>>,
+    writes: Vec<WriteRecord>,
+}
+
+impl LastCopied {
+    fn new(state: &StateRecord) -> Self {
+        let lists = state.channels.iter().filter(|channel| channel.value == ChannelValue::Items);
+        let lists = lists.map(|channel| Arc::clone(&channel.channel)).collect();
+        Self { checkpoint: state.checkpoint.point.checkpoint, lists, writes: Vec::new() }
+    }
+}
+
 impl<'a, L: Log + ?Sized> ThreadBatches<'a, L> {
     pub(crate) fn new(log: &'a L, (from, to): (&'a ThreadId, &'a ThreadId), forks: ForkParents<'a>) -> Self {
-        Self { log, from, to, forks, heads: HashMap::new(), seen: HashMap::new(), late: Vec::new() }
+        let (heads, seen, last) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { log, from, to, forks, heads, seen, last, late: Vec::new() }
     }
 
     /// Visits the batches of checkpoints, which are those of the thread in the order of the log. A checkpoint comes
@@ -114,6 +134,9 @@ impl<'a, L: Log + ?Sized> ThreadBatches<'a, L> {
         visit(batch)?;
         self.heads.insert(namespace.clone(), id);
         let writes = self.log.writes(&record.point)?;
+        if let Some(last) = self.last.get_mut(namespace) {
+            last.writes.clone_from(&writes);
+        }
         let timers = if has_timers { timers(record, &writes) } else { Vec::new() };
         let mut batch = Batch::new(self.to.clone(), namespace.clone(), Some(id));
         (batch.writes, batch.timers) = (self.early(namespace, writes_of(id, writes)), timers);
@@ -182,6 +205,7 @@ impl<'a, L: Log + ?Sized> ThreadBatches<'a, L> {
     }
 
     fn checkpoint(&mut self, record: &CheckpointRecord) -> Result<NewCheckpoint, StoreError> {
+        let last = self.last.remove(&record.point.namespace).filter(|last| record.parent == Some(last.checkpoint));
         let parents = self.parents_of(record);
         if parents.is_none() && record.parent_ref().is_some() {
             return self.first_of_lineage(record);
@@ -195,9 +219,10 @@ impl<'a, L: Log + ?Sized> ThreadBatches<'a, L> {
         new.parents = Arc::clone(&record.parents);
         new.tasks.clone_from(&record.tasks);
         let state = self.log.state(&record.point)?;
-        let writes = match record.parent {
-            Some(_) => parent_ref.as_ref().map(|parent| self.log.writes(parent)).transpose()?.unwrap_or_default(),
-            None => Vec::new(),
+        let (lists, writes) = match (last, record.parent, &parent_ref) {
+            (Some(last), ..) => (Some(last.lists), last.writes),
+            (None, Some(_), Some(parent)) => (None, self.log.writes(parent)?),
+            _ => (None, Vec::new()),
         };
         let is_late = |write: &WriteRecord, (of, late): &(Namespace, NewWrites)| {
             *of == record.point.namespace && (Some(late.checkpoint), late.task) == (record.parent, write.task)
@@ -210,7 +235,8 @@ impl<'a, L: Log + ?Sized> ThreadBatches<'a, L> {
                 ChannelValue::Empty => ChangeValue::Empty,
                 ChannelValue::Value(payload) => ChangeValue::Value(shared.data(payload)),
                 ChannelValue::Items => {
-                    ChangeValue::Items(self.list_changes(record, parent_ref.as_ref(), channel, &shared)?)
+                    let parent = parent_ref.as_ref().map(|parent| (parent, lists.as_deref()));
+                    ChangeValue::Items(self.list_changes(record, parent, channel, &shared)?)
                 }
             };
             new.changes.push(Change::new(Arc::clone(&channel.channel), channel.version, value).by(channel.task));
@@ -220,6 +246,7 @@ impl<'a, L: Log + ?Sized> ThreadBatches<'a, L> {
             None => Vec::new(),
         };
         new.seen = state.seen.iter().filter(|seen| !before.contains(seen)).cloned().collect();
+        self.last.insert(record.point.namespace.clone(), LastCopied::new(&state));
         self.seen.insert((record.point.namespace.clone(), id), state.seen);
         Ok(new)
     }
@@ -248,6 +275,7 @@ impl<'a, L: Log + ?Sized> ThreadBatches<'a, L> {
             new.changes.push(Change::new(Arc::clone(&channel.channel), channel.version, value));
         }
         new.seen.clone_from(&state.seen);
+        self.last.insert(record.point.namespace.clone(), LastCopied::new(&state));
         self.seen.insert((record.point.namespace.clone(), id), state.seen);
         Ok(new)
     }
@@ -262,11 +290,11 @@ impl<'a, L: Log + ?Sized> ThreadBatches<'a, L> {
         Ok(self.log.state(at)?.seen)
     }
 
-    /// Returns the operations that make a list of that of the parent.
+    /// Returns the operations that make a list of that of the parent, which comes with its lists if they are known.
     fn list_changes(
         &self,
         record: &CheckpointRecord,
-        parent: Option<&CheckpointRef>,
+        parent: Option<(&CheckpointRef, Option<&[Arc<str>]>)>,
         channel: &ChannelRecord,
         shared: &Shared<'_>,
     ) -> Result<Vec<ItemChange>, StoreError> {
@@ -282,7 +310,7 @@ impl<'a, L: Log + ?Sized> ThreadBatches<'a, L> {
         let mut items = self.items(&record.point, name, range)?;
         if is_replaced {
             // The items of a list that is referenced, or was, have tasks of other checkpoints.
-            let tasks = parent.map(|parent| self.log.checkpoint(parent)).transpose()?.flatten();
+            let tasks = parent.map(|(parent, _)| self.log.checkpoint(parent)).transpose()?.flatten();
             let tasks = tasks.map_or(0, |parent| parent.tasks.len());
             for (_, ordinal, task, _) in &mut items {
                 let own = task.filter(|task| *ordinal == record.ordinal && (*task as usize) < tasks);
@@ -301,7 +329,7 @@ impl<'a, L: Log + ?Sized> ThreadBatches<'a, L> {
             Some(parent) if is_replaced => {
                 return Ok(replaced(self.is_list(parent, name)?, items, channel.task, shared));
             }
-            Some(parent) if self.is_list(parent, name)? => self.items(parent, name, range)?,
+            Some(parent) if self.is_list(parent, name)? => self.items(parent.0, name, range)?,
             _ => Vec::new(),
         };
         let mut changes = deleted(&before, &items, channel.task);
@@ -312,7 +340,10 @@ impl<'a, L: Log + ?Sized> ThreadBatches<'a, L> {
 
     /// Returns whether a channel holds a list at a checkpoint, which may be one of another thread whose older
     /// checkpoints were pruned: their versions are not told.
-    fn is_list(&self, at: &CheckpointRef, channel: &str) -> Result<bool, StoreError> {
+    fn is_list(&self, (at, lists): (&CheckpointRef, Option<&[Arc<str>]>), channel: &str) -> Result<bool, StoreError> {
+        if let Some(lists) = lists {
+            return Ok(lists.iter().any(|list| **list == *channel));
+        }
         let state = self.log.state(at)?;
         Ok(state.channels.iter().any(|of| &*of.channel == channel && of.value == ChannelValue::Items))
     }
