@@ -63,6 +63,7 @@ impl Thread {
     /// the clear otherwise.
     ///
     /// A copy can be repeated: a thread of the other store that has all the checkpoints already is returned as it is.
+    /// [`Store::copy_to`] copies in parts, with the operations.
     ///
     /// # Errors
     /// As [`Thread::copy_to`].

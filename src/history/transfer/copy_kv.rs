@@ -29,7 +29,8 @@ pub(super) struct KvCopied {
 /// Copies the entries that the target lacks, or only counts them, and verifies the copy.
 ///
 /// # Errors
-/// [`StoreError::Unsupported`] if the target has no such memory; as [`SideTables::commit_kv`]; [`StoreError::Corrupt`] if entries still differ after 64 copies.
+/// [`StoreError::Unsupported`] if the target has no such memory; as [`SideTables::commit_kv`]; [`StoreError::Corrupt`]
+/// if entries still differ after 64 copies.
 pub(super) fn copy(source: &Store, target: &Store, dry_run: bool) -> Result<KvCopied, StoreError> {
     let Some(from) = source.backend().capabilities().side_tables else { return Ok(KvCopied { copied: 0, all: 0 }) };
     let mut total = KvCopied { copied: 0, all: 0 };

@@ -158,8 +158,8 @@ impl Store {
     ///
     /// The copy is written in commits of about 1,000 checkpoints, so it needs neither the memory nor the time of one
     /// commit for all. A copy that ended early is completed by another call, and one that is repeated adds what is new:
-    /// what the target has is neither written again nor changed. A thread that went on in the target is refused. Copy
-    /// while no run writes to the threads: what is written meanwhile is copied by the next call.
+    /// what the target has is neither written again nor changed. A thread that went on in the target is refused. What
+    /// is written to the threads meanwhile is copied by the next call, so the last copy is made when no run is left.
     ///
     /// Not copied are the cache, leases, pruned checkpoints with the operations that name them, and threads that have
     /// nothing but signals in their mailbox, unless they are named. An operation on several threads becomes one of

@@ -17,7 +17,7 @@ use crate::store::record::{TaskKind, TaskRecord};
 pub(crate) struct LogChecksum(Checksum);
 
 /// The fields of one link of the chain.
-struct Fields(ChecksumBuilder);
+struct LinkFields(ChecksumBuilder);
 
 impl LogChecksum {
     /// Returns the checksum of all links so far.
@@ -25,8 +25,8 @@ impl LogChecksum {
         self.0
     }
 
-    fn link(&mut self, fill: impl FnOnce(&mut Fields)) {
-        let mut fields = Fields(ChecksumBuilder::new());
+    fn link(&mut self, fill: impl FnOnce(&mut LinkFields)) {
+        let mut fields = LinkFields(ChecksumBuilder::new());
         fields.0.bytes(&self.0);
         fill(&mut fields);
         self.0 = fields.0.finish();
@@ -39,9 +39,9 @@ impl LogChecksum {
         debug_assert!(then.is_empty() && operation.is_none(), "a thread is read back as single batches");
         self.link(|to| {
             to.text(namespace.as_str());
-            to.list(writes, Fields::writes);
-            to.list(timers, Fields::timer);
-            to.list(checkpoints, Fields::checkpoint);
+            to.list(writes, LinkFields::writes);
+            to.list(timers, LinkFields::timer);
+            to.list(checkpoints, LinkFields::checkpoint);
         });
     }
 
@@ -63,17 +63,17 @@ impl LogChecksum {
                     to.id(id);
                 }
             }
-            to.list(changes, Fields::change_of_field);
+            to.list(changes, LinkFields::change_of_field);
         });
     }
 
     /// Adds what the thread ends with: the heads of its namespaces and its fields.
     pub(crate) fn end(&mut self, changes: &[OperationChange]) {
-        self.link(|to| to.list(changes, Fields::change_of_field));
+        self.link(|to| to.list(changes, LinkFields::change_of_field));
     }
 }
 
-impl Fields {
+impl LinkFields {
     fn int(&mut self, field: i64) {
         self.0.int(field);
     }
