@@ -16,6 +16,8 @@ mod halves;
 mod hostile;
 #[path = "page/isolated.rs"]
 mod isolated;
+#[path = "page/look.rs"]
+mod look;
 #[path = "page/refusals.rs"]
 mod refusals;
 #[path = "page/runs.rs"]

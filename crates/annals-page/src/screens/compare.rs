@@ -5,7 +5,9 @@ use annals::history::{ChannelDiff, Diff, EntryDiff, ItemDiff, Patch, Snapshot, d
 use serde_json::{Value as Json, json};
 use similar::ChangeTag;
 
+use super::heading::{heading, tabs};
 use super::state::line;
+use super::tree::BranchTree;
 use super::{Screen, Shown};
 use crate::address::{self, point_text};
 use crate::edits::{changes, has_lines};
@@ -66,59 +68,88 @@ pub(super) fn show(screen: &Screen<'_>, text: &str) -> Result<Shown, Refusal> {
         return Ok(Shown::Json(document(before.as_ref(), &after, &found)));
     }
     let mut html = Html::new();
-    html.element("h1", &[], "Difference");
-    html.open("div", &[("class", "sides")]);
-    for (side, at) in [("before", before.as_ref()), ("after", Some(&after))] {
-        html.within("p", &[("class", side)], |html| {
-            let Some(at) = at else {
-                html.text("nothing: the first checkpoint");
-                return;
-            };
-            html.link(&address::point(at), &shortened(&point_text(at), 90));
-            html.text(&format!(" · step {} · {}", at.step(), ago(at.store().now(), at.created_at())));
-        });
+    let (thread, is_same) =
+        (screen.thread(&after)?, before.as_ref().is_none_or(|before| before.point().thread == after.point().thread));
+    if is_same {
+        heading(&mut html, &thread, &thread.info()?, &after, &BranchTree::read(&thread)?)?;
+        tabs(&mut html, &after, "diff");
+    } else {
+        html.element("h1", &[], "Difference");
     }
-    html.close("div");
-    if let Some(before) = &before {
-        let common = before.common_ancestor(&after)?;
-        html.open("p", &[("class", "dim")]);
-        match &common {
-            Some(common) => {
-                html.text("last common ancestor: ").link(&address::point(common), &format!("step {}", common.step()))
-            }
-            None => html.text("the two have no common ancestor"),
-        };
-        let back = address::diff(&point_text(&after), &point_text(before));
-        html.text(" · ").link(&back, "the other way round").text(" · ");
-        let patch = format!("{}?patch=1", address::diff(&point_text(before), &point_text(&after)));
-        html.link(&patch, "JSON Patch (RFC 6902)").close("p");
-        html.classed("p", "dim", &screen.command(&["diff", &point_text(before), &point_text(&after)]));
-    }
+    html.open("table", &[("class", "diff")]).open("thead", &[]).open("tr", &[]).open("th", &[]);
+    common(&mut html, before.as_ref(), &after)?;
+    html.close("th");
+    side(&mut html, before.as_ref(), "");
+    side(&mut html, Some(&after), "own");
+    html.close("tr").close("thead");
     for channel in &found.channels {
-        channel_section(&mut html, channel, before.as_ref(), &after);
+        channel_part(&mut html, channel, before.as_ref(), &after);
     }
+    html.close("table");
     let same = match found.channels.len() {
         0 => "no differences".to_owned(),
         _ => format!("= {} unchanged", count(found.unchanged as u64, "channel")),
     };
-    html.classed("p", "dim", &same);
+    html.classed("p", "dim next", &same);
+    if let Some(before) = &before {
+        html.open("p", &[("class", "facts")]).open("span", &[]);
+        let [from, to] = [before, &after].map(point_text);
+        html.link(&address::diff(&to, &from), "the other way round").close("span").open("span", &[]);
+        html.link(&format!("{}?patch=1", address::diff(&from, &to)), "JSON Patch (RFC 6902)").close("span").close("p");
+        html.element("pre", &[("class", "command"), ("dir", "auto")], &screen.command(&["diff", &from, &to]));
+    }
     let a = before.as_ref().map(point_text).unwrap_or_default();
     form(&mut html, &a, &point_text(&after));
     Ok(View::new("difference", html).into())
 }
 
-fn channel_section(html: &mut Html, channel: &ChannelDiff, before: Option<&Snapshot>, after: &Snapshot) {
-    let name = &**channel.channel();
-    let sign = match channel {
-        ChannelDiff::Added { .. } => "+",
-        ChannelDiff::Removed { .. } => "-",
-        _ => "~",
+/// Adds the last common ancestor, from which both sides come.
+fn common(html: &mut Html, before: Option<&Snapshot>, after: &Snapshot) -> Result<(), Refusal> {
+    let Some(before) = before else { return Ok(()) };
+    html.open("span", &[("class", "join")]).literal(
+        "<svg width=\"32\" height=\"36\" viewBox=\"0 0 32 36\" aria-hidden=\"true\"><path d=\"M8 28V14Q8 8 14 8H30\"/>\
+         <path class=\"own\" d=\"M8 28H30\"/><circle cx=\"8\" cy=\"28\" r=\"4.5\"/></svg>",
+    );
+    match before.common_ancestor(after)? {
+        Some(common) => {
+            html.open("span", &[]).text("last common ancestor: ");
+            html.link(&address::point(&common), &format!("step {}", common.step())).close("span");
+        }
+        None => _ = html.element("span", &[], "the two have no common ancestor"),
+    }
+    html.close("span");
+    Ok(())
+}
+
+/// Adds the head of a side.
+fn side(html: &mut Html, at: Option<&Snapshot>, class: &str) {
+    html.open("th", &[("class", class)]).open("p", &[("class", "side")]);
+    let Some(at) = at else {
+        html.text("nothing: the first checkpoint").close("p").close("th");
+        return;
     };
-    html.open("section", &[("class", "diff")]).open("h2", &[]);
-    html.classed("span", "mark", sign).literal(" ");
+    html.within("span", &[("class", "strong")], |html| {
+        _ = html.link(&address::point(at), &format!("step {}", at.step()))
+    });
+    let thread = at.point().thread.as_str();
+    html.open("span", &[("class", "dim cut")]).isolated(&shortened(thread, 40)).close("span");
+    html.element("span", &[("class", "id cut"), ("title", &point_text(at))], &at.id().to_string()).close("p");
+    html.open("p", &[("class", "facts")]).element("span", &[], &ago(at.store().now(), at.created_at())).close("p");
+    html.close("th");
+}
+
+fn channel_part(html: &mut Html, channel: &ChannelDiff, before: Option<&Snapshot>, after: &Snapshot) {
+    let name = &**channel.channel();
+    let (sign, class) = match channel {
+        ChannelDiff::Added { .. } => ("+", "sign plus"),
+        ChannelDiff::Removed { .. } => ("-", "sign"),
+        _ => ("~", "sign tilde"),
+    };
+    html.open("tbody", &[]).open("tr", &[("class", "part")]).open("th", &[("colspan", "3"), ("scope", "rowgroup")]);
+    html.classed("span", class, sign).literal(" ");
     let side = if sign == "-" { before.unwrap_or(after) } else { after };
-    html.link(&address::state(&address::point(side), [name]), &shortened(name, 80)).close("h2");
-    html.open("table", &[("class", "rows two")]).open("tbody", &[]);
+    html.open("b", &[("class", "strong")]);
+    html.link(&address::state(&address::point(side), [name]), &shortened(name, 80)).close("b").close("th").close("tr");
     match channel {
         ChannelDiff::Added { value, .. } => pair(html, "", None, Some(&brief_of(value))),
         ChannelDiff::Removed { value, .. } => pair(html, "", Some(&brief_of(value)), None),
@@ -144,7 +175,7 @@ fn channel_section(html: &mut Html, channel: &ChannelDiff, before: Option<&Snaps
         ChannelDiff::Appended { text, .. } => pair(html, "", None, Some(&shortened(text, 2_000))),
         _ => pair(html, "", None, Some("differs")),
     }
-    html.close("tbody").close("table").close("section");
+    html.close("tbody");
 }
 
 fn brief_of(value: &Value) -> String {
@@ -161,11 +192,14 @@ fn more(html: &mut Html, len: usize) {
 
 fn pair(html: &mut Html, path: &str, before: Option<&str>, after: Option<&str>) {
     html.open("tr", &[]).element("th", &[("scope", "row"), ("dir", "auto")], &shortened(path, 80));
-    for (class, text) in [("removed", before), ("added", after)] {
+    for (class, side, text) in [("a", "before", before), ("b", "after", after)] {
         match text {
-            Some(text) => html.element("td", &[("class", class), ("dir", "auto")], text),
-            None => html.classed("td", "absent", ""),
-        };
+            Some(text) => {
+                html.open("td", &[("data-side", side), ("dir", "auto")]).open("span", &[("class", class)]);
+                html.value(text).close("span").close("td");
+            }
+            None => _ = html.classed("td", "absent", ""),
+        }
     }
     html.close("tr");
 }
@@ -239,8 +273,8 @@ fn text_row(html: &mut Html, path: &str, before: &str, after: &str) {
         !has_lines || near.into_iter().any(|(tag, _)| *tag != ChangeTag::Equal)
     };
     html.open("tr", &[]).element("th", &[("scope", "row"), ("dir", "auto")], &shortened(path, 80));
-    for (class, own) in [("removed", ChangeTag::Delete), ("added", ChangeTag::Insert)] {
-        html.open("td", &[("class", class), ("dir", "auto")]);
+    for (class, side, own) in [("a", "before", ChangeTag::Delete), ("b", "after", ChangeTag::Insert)] {
+        html.open("td", &[("data-side", side), ("dir", "auto")]);
         let mut shown = 0;
         for (at, (tag, text)) in changes.iter().enumerate() {
             if (*tag != ChangeTag::Equal && *tag != own) || !is_near(at) {
@@ -253,8 +287,7 @@ fn text_row(html: &mut Html, path: &str, before: &str, after: &str) {
             }
             let text = shortened(text, 1_000);
             if *tag == own {
-                let tag = if own == ChangeTag::Delete { "del" } else { "ins" };
-                html.open(tag, &[]).value(&text).close(tag);
+                html.open("span", &[("class", class)]).value(&text).close("span");
             } else {
                 html.value(&text);
             }
@@ -360,9 +393,11 @@ fn sides(mut document: Json, before: Option<&Value>, after: Option<&Value>) -> J
 
 /// Adds the difference of two points to another screen.
 pub(super) fn preview(html: &mut Html, before: &Snapshot, found: &Diff) {
+    html.open("table", &[("class", "diff")]);
     for channel in &found.channels {
-        channel_section(html, channel, Some(before), before);
+        channel_part(html, channel, Some(before), before);
     }
+    html.close("table");
     if found.channels.is_empty() {
         html.classed("p", "dim", "the new thread has the same state");
     }

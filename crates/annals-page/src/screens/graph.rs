@@ -20,7 +20,7 @@ use crate::html::Html;
 use crate::layout::View;
 use crate::limits::{CHART_NODES_MAX, GRAPH_STEPS_MAX};
 use crate::plot::{Bar, bars};
-use crate::words::{count, grouped, metadata, rounded, shortened, span};
+use crate::words::{START, count, grouped, metadata, rounded, shortened, span};
 
 /// The end of a graph, as a transition shows it.
 const END: &str = "(end)";
@@ -73,7 +73,9 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
     let info = thread.info()?;
     heading(&mut html, &thread, &info, at, &BranchTree::read(&thread)?)?;
     tabs(&mut html, at, "graph");
-    html.classed("p", "dim", &format!("of the newest {} of the lineage", count(seen.steps as u64, "checkpoint")));
+    html.open("div", &[("class", "graph")]).open("figure", &[]);
+    seen.chart(&mut html, at);
+    html.close("figure").open("div", &[]);
     html.open("p", &[("class", "path")]);
     for (at, (snapshot, nodes)) in seen.path.iter().take(PATH).collect::<Vec<_>>().into_iter().rev().enumerate() {
         html.text(if at > 0 { " → " } else { "" });
@@ -81,27 +83,21 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
         html.link(&format!("{}/step", address::point(snapshot)), &shortened(&names, 60));
     }
     html.close("p");
-    seen.chart(&mut html);
-    html.open("div", &[("class", "plots")]);
-    let name_of = |name: &str| shortened(&crate::words::tally([name]), 40);
-    let bar = |name: &str, value: f64, shown: String| Bar { name: name_of(name), value, shown };
-    let nodes = seen.nodes.iter();
-    let runs = nodes.clone().map(|(name, node)| bar(name, node.tasks as f64, grouped(node.tasks)));
-    bars(&mut html, "tasks of a node", &runs.collect::<Vec<_>>());
-    let times = nodes.clone().map(|(name, node)| bar(name, node.median() as f64, span(node.median())));
-    bars(&mut html, "median duration of its supersteps", &times.collect::<Vec<_>>());
-    if seen.nodes.values().any(|node| node.tokens > 0) {
-        let tokens = nodes.map(|(name, node)| bar(name, node.tokens as f64, rounded(node.tokens)));
-        bars(&mut html, "tokens of its messages", &tokens.collect::<Vec<_>>());
-    }
+    seen.table(&mut html);
+    html.open("details", &[]).element(
+        "summary",
+        &[("class", "mid")],
+        &count(seen.transitions.len() as u64, "transition"),
+    );
     let transitions = seen.transitions.iter();
+    let name_of = |name: &str| shortened(&crate::words::tally([name]), 40);
     let transitions = transitions.map(|((from, to), n)| Bar {
         name: format!("{} → {}", name_of(from), name_of(to)),
         value: *n as f64,
         shown: grouped(*n),
     });
-    bars(&mut html, "transitions", &transitions.collect::<Vec<_>>());
-    html.close("div");
+    bars(&mut html, "times that a step took them", &transitions.collect::<Vec<_>>());
+    html.close("details").close("div").close("div");
     Ok(View::new(format!("{} graph", name(&info)), html).live(thread.id().as_str()).into())
 }
 
@@ -168,7 +164,7 @@ impl SeenGraph {
     }
 
     /// Adds the picture of the nodes and transitions; the path of the run of the point is marked.
-    fn chart(&self, html: &mut Html) {
+    fn chart(&self, html: &mut Html, at: &Snapshot) {
         let ends = self.transitions.keys().flat_map(|(from, to)| [from, to]);
         let drawn = self.drawing.iter().flat_map(|drawing| &drawing.nodes);
         let seen: BTreeSet<&String> = self.nodes.keys().chain(ends).collect();
@@ -188,6 +184,8 @@ impl SeenGraph {
                 .unwrap_or_default(),
             is_marked: own.contains(*name),
             is_seen: seen.contains(*name),
+            is_due: at.next().any(|due| due == name.as_str()),
+            is_start: name.as_str() == START,
             is_end: name.as_str() == END,
         };
         let edge = |(pair, times): (&(String, String), &u64)| {
@@ -202,11 +200,38 @@ impl SeenGraph {
             flowchart::add_to(html, &nodes, &edges, "nodes and transitions; the path of this run is marked");
         }
         if edges.iter().any(|edge| edge.times == 0) || nodes.iter().any(|node| !node.is_seen) {
-            html.classed("p", "dim", "dashed: nodes and edges of the graph that these steps did not take");
+            html.literal(
+                "<figcaption class=\"facts\"><span class=\"runs\">the path of this run</span>\
+                 <span>grey: other runs took it</span><span>dashed: no step took it</span></figcaption>",
+            );
         }
         if left > 0 {
             html.classed("p", "dim", &format!("{} more", count(left as u64, "node")));
         }
+    }
+
+    /// Adds the figures of the nodes, with bars of their durations on one scale.
+    fn table(&self, html: &mut Html) {
+        let longest = self.nodes.values().map(NodeFigures::median).max().unwrap_or(0).max(1);
+        html.literal(
+            "<table class=\"record nodes\"><thead><tr><th>node</th><th class=\"num\">tasks</th><th class=\"w\">median time</th>\
+             <th class=\"num\"></th><th class=\"num\">tokens</th></tr></thead><tbody>",
+        );
+        for (name, node) in &self.nodes {
+            html.open("tr", &[])
+                .open("td", &[])
+                .isolated(&shortened(&crate::words::tally([name.as_str()]), 40))
+                .close("td");
+            html.classed("td", "num", &grouped(node.tasks)).open("td", &[("class", "w")]);
+            let width = format!("{:.1}%", (100.0 * node.median() as f64 / longest as f64).max(0.6));
+            html.open("svg", &[("class", "bar"), ("aria-hidden", "true")]);
+            html.element("rect", &[("width", &width), ("height", "8"), ("rx", "2")], "").close("svg").close("td");
+            html.classed("td", "num", &span(node.median()));
+            html.classed("td", "num", &if node.tokens > 0 { rounded(node.tokens) } else { String::new() }).close("tr");
+        }
+        html.close("tbody").close("table");
+        let steps = count(self.steps as u64, "checkpoint");
+        html.classed("p", "small dim", &format!("of the newest {steps} of the lineage"));
     }
 
     fn document(&self) -> Json {

@@ -519,11 +519,14 @@ fn two_points_are_compared_with_words_and_patches() {
     trip(&store);
     let page = page_of(&store);
     let shown = html(&page, "/diff/trip@by%20bus..trip");
-    for text in ["last common ancestor", "unchanged", "By train", "Thanks", "class=\"removed\"", "annals diff"] {
+    for text in ["last common ancestor", "unchanged", "By train", "Thanks", "<span class=\"a\">", "annals diff"] {
         assert!(shown.contains(text), "{text}: {shown}");
     }
     let edit = html(&page, "/diff/trip@by%20bus~3..trip@by%20bus~2");
-    assert!(edit.contains("<del>Baeren</del>") && edit.contains("<ins>B\u{e4}ren</ins>"), "{edit}");
+    assert!(
+        edit.contains("<span class=\"a\">Baeren</span>") && edit.contains("<span class=\"b\">B\u{e4}ren</span>"),
+        "{edit}"
+    );
     let parent = document(&page, "/diff/trip@{step:1}.json");
     let plan = parent["channels"].as_array().unwrap().iter().find(|channel| channel["channel"] == "plan").unwrap();
     assert_eq!(plan["members"], json!([{ "path": "/city", "before": "Bern", "after": "Basel" }]));
@@ -570,7 +573,12 @@ fn runs_steps_and_figures_are_those_of_the_log() {
     assert_eq!(named["due"][0]["node"], "ask");
     let graph = html(&page, "/t/booking/graph");
     assert!(graph.contains("left → ask") && graph.contains("left, right</a>"), "{graph}");
-    assert!(graph.contains("<svg class=\"chart\"") && graph.contains("class=\"edge marked\""), "{graph}");
+    assert!(
+        graph.contains("<svg class=\"flow\"")
+            && graph.contains("class=\"way own\"")
+            && graph.contains("<g class=\"now\"><title>ask"),
+        "{graph}"
+    );
     let seen = document(&page, "/t/booking/graph.json");
     assert!(
         seen["transitions"]
@@ -645,8 +653,8 @@ fn a_picture_marks_the_path_of_one_run() {
     assert_eq!((&transition("even")["times"], &transition("even")["in_run"]), (&json!(2), &json!(true)));
     assert_eq!((&transition("odd")["times"], &transition("odd")["in_run"]), (&json!(1), &json!(false)));
     let shown = html(&page, "/t/t/graph");
-    assert!(shown.contains(">(start)</text>") && shown.contains(">odd</text>"), "{shown}");
-    assert_eq!(shown.matches("class=\"edge marked\"").count(), 2, "{shown}");
+    assert!(shown.contains("<title>(start)</title>") && shown.contains(">odd</text>"), "{shown}");
+    assert_eq!(shown.matches("class=\"way own\"").count(), 2, "{shown}");
 }
 
 #[test]
@@ -678,13 +686,9 @@ fn a_picture_shows_the_edges_that_no_run_took() {
     assert_eq!(drawing("2")["nodes"], json!(["__start__", "pay", "ask", "(end)"]), "each run has its own version");
     let shown = html(&page, "/t/1/graph");
     assert!(shown.contains(">refuse</text>") && !shown.contains(">ask</text>"), "{shown}");
-    assert_eq!(shown.matches("class=\"node unseen\"").count(), 1, "{shown}");
-    assert_eq!(
-        shown.matches("class=\"edge unseen\"").count(),
-        2,
-        "from the start to it and from it to the end: {shown}"
-    );
-    assert_eq!(shown.matches("class=\"edge marked\"").count(), 2, "{shown}");
+    assert_eq!(shown.matches("class=\"off\"").count(), 1, "{shown}");
+    assert_eq!(shown.matches("class=\"way never\"").count(), 2, "from the start to it and from it to the end: {shown}");
+    assert_eq!(shown.matches("class=\"way own\"").count(), 2, "{shown}");
 }
 
 #[test]

@@ -163,6 +163,13 @@ impl Browser {
         self.command("POST", "/goog/cdp/execute", Some(command));
     }
 
+    /// Gives the window a size in pixels of the page.
+    pub(crate) fn resize(&self, width: u32, height: u32) {
+        let params = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        let command = json!({ "cmd": "Emulation.setDeviceMetricsOverride", "params": params });
+        self.command("POST", "/goog/cdp/execute", Some(command));
+    }
+
     pub(crate) fn click(&self, selector: &str) {
         self.element(selector, "POST", "/click", Some(&json!({})));
     }
