@@ -15,12 +15,14 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use super::prototype::{KnownClasses, Prototype};
+use super::prototype::{KnownClasses, Prototype, Shape};
 use super::raw::item;
 use super::witness::CopyWitness;
 
 /// Items of a chunk at most.
 const CHUNK_ITEMS_MAX: usize = 256;
+/// Copies that are loaded ahead, to hide how long memory takes.
+const PREFETCHED: usize = 4;
 /// Copies that are retained in the process to be handed out again.
 const LENT_MAX: usize = 1 << 15;
 
@@ -47,6 +49,8 @@ struct LentCopies(Vec<Option<LentCopy>>);
 struct LentCopy {
     object: Py<PyAny>,
     witness: CopyWitness,
+    /// That of the prototype, which is not looked at while the copy is as it was.
+    shape: Arc<Shape>,
 }
 
 impl LentCopies {
@@ -121,10 +125,10 @@ impl ListChunk {
     ) -> PyResult<usize> {
         for (at, prototype) in self.prototypes.iter().enumerate() {
             let Some(live) = item(list, from + at) else { return Ok(at) };
+            prefetch(lent, at + PREFETCHED);
             if let Some(copy) = lent.and_then(|lent| lent.0[at].as_ref())
                 && live.is(&copy.object)
-                && let Some(template) = prototype.template()
-                && copy.witness.is_same(&template.shape, &live)
+                && copy.witness.is_same(&copy.shape, &live)
             {
                 continue;
             }
@@ -147,6 +151,7 @@ impl ListChunk {
         let mut lent = self.take_lent().or_else(|| LentCopies::new(self.len()));
         let mut outcome = Ok(());
         for (at, prototype) in self.prototypes.iter().enumerate() {
+            prefetch(lent.as_ref(), at + PREFETCHED);
             let last = lent.as_mut().and_then(|lent| lent.0.get_mut(at));
             match lend(classes, py, prototype, last, &hand_out) {
                 Ok(object) => objects.push(object),
@@ -161,6 +166,14 @@ impl ListChunk {
     }
 }
 
+/// Loads the parts of a copy that is looked at next.
+#[inline]
+fn prefetch(lent: Option<&LentCopies>, at: usize) {
+    if let Some(Some(copy)) = lent.and_then(|lent| lent.0.get(at)) {
+        copy.witness.prefetch(&copy.object);
+    }
+}
+
 fn lend<'py>(
     classes: &KnownClasses,
     py: Python<'py>,
@@ -168,15 +181,17 @@ fn lend<'py>(
     last: Option<&mut Option<LentCopy>>,
     hand_out: impl Fn(&Prototype) -> PyResult<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (Some(template), Some(last)) = (prototype.template(), last) else { return hand_out(prototype) };
+    let Some(last) = last else { return hand_out(prototype) };
     if let Some(copy) = last
-        && copy.witness.is_idle(&template.shape, copy.object.bind(py))?
+        && copy.witness.is_idle(&copy.shape, copy.object.bind(py))?
     {
         return Ok(copy.object.bind(py).clone());
     }
     let object = hand_out(prototype)?;
-    let witness = CopyWitness::of(classes, &template.shape, &object);
-    *last = witness.map(|witness| LentCopy { object: object.clone().unbind(), witness });
+    *last = prototype.template().and_then(|template| {
+        let witness = CopyWitness::of(classes, &template.shape, &object)?;
+        Some(LentCopy { object: object.clone().unbind(), witness, shape: Arc::clone(&template.shape) })
+    });
     Ok(object)
 }
 

@@ -71,6 +71,8 @@ pub(super) struct Shape {
     names: Box<[Py<PyString>]>,
     /// The names of the fields that were given.
     pub(super) set_fields: Py<PySet>,
+    /// A copy of them.
+    pub(super) copied_set_fields: Py<PySet>,
 }
 
 /// The value of a field. Those that can change are mostly empty.
@@ -148,7 +150,7 @@ impl Template {
         }
         let Some(extra) = self.extra.copy(classes, py, depth + 1)? else { return Ok(None) };
         let copied = new_object(self.shape.class.bind(py))?;
-        let set_fields = self.shape.set_fields.bind(py).call_method0(intern!(py, "copy"))?;
+        let set_fields = copy_of_set(self.shape.set_fields.bind(py))?;
         set_attribute(&copied, intern!(py, "__dict__"), &fields)?;
         set_attribute(&copied, intern!(py, "__pydantic_extra__"), &extra)?;
         set_attribute(&copied, intern!(py, "__pydantic_fields_set__"), &set_fields)?;
@@ -214,8 +216,9 @@ impl KnownClasses {
             }
         }
         let layout = self.models.get(&(class.as_ptr() as usize)).copied().flatten();
+        let copied_set_fields = copy_of_set(&set_fields)?.cast_into_exact::<PySet>()?.unbind();
         let (class, set_fields) = (class.unbind(), set_fields.unbind());
-        let shape = Arc::new(Shape { class, layout, names: names.into(), set_fields });
+        let shape = Arc::new(Shape { class, layout, names: names.into(), set_fields, copied_set_fields });
         if known.len() < SHAPES_MAX {
             self.shapes.lock().push(Arc::clone(&shape));
         }
@@ -366,6 +369,10 @@ impl KnownClasses {
         }
         Ok(true)
     }
+}
+
+fn copy_of_set<'py>(set: &Bound<'py, PySet>) -> PyResult<Bound<'py, PyAny>> {
+    set.call_method0(intern!(set.py(), "copy"))
 }
 
 /// Returns whether an object is of a plain class whose objects do not change.

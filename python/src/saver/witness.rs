@@ -33,6 +33,13 @@ const CLASS_AT: isize = 1;
 const LEN_AT: isize = 2;
 const TAG_AT: isize = 3;
 
+/// The words of a set: the places that were used, its length, its mask, the address of its table, and places in itself.
+const SET_FILL_AT: isize = 2;
+const SET_LEN_AT: isize = 3;
+const SET_MASK_AT: isize = 4;
+const SET_TABLE_AT: isize = 5;
+const SET_PLACES_AT: usize = 8;
+
 /// An address of an empty list; dicts have an even one.
 const IS_LIST: usize = 1;
 
@@ -45,6 +52,7 @@ pub(super) struct ModelLayout {
     private: isize,
     weak: isize,
     has_tags: bool,
+    has_tables: bool,
 }
 
 /// A dict as it was.
@@ -84,6 +92,7 @@ struct MoreParts {
 ///
 /// # Safety
 /// The object is alive, and has a word there.
+#[inline(always)]
 unsafe fn word(object: usize, at: isize) -> usize {
     // SAFETY: the caller's.
     unsafe { (object as *const usize).offset(at).read() }
@@ -144,7 +153,7 @@ impl ModelLayout {
         };
         let found = (find(&dict), find(&extra), find(&set_fields), find(&private), find(&weak));
         let (Some(dict), Some(extra), Some(set_fields), Some(private), Some(weak)) = found else { return Ok(None) };
-        Ok(Some(Self { dict, extra, set_fields, private, weak, has_tags }))
+        Ok(Some(Self { dict, extra, set_fields, private, weak, has_tags, has_tables: set_words(py)? }))
     }
 
     /// Returns the fields of an object of the class, and what comes beside them; `None` if it does not hold them now.
@@ -183,6 +192,39 @@ fn dict_words(py: Python<'_>) -> PyResult<Option<bool>> {
     are_lengths &= changed(0);
     let has_tags = tags.iter().enumerate().all(|(at, tag)| *tag != 0 && !tags[..at].contains(tag));
     Ok(are_lengths.then_some(has_tags))
+}
+
+/// Returns the table of a set: its members with their hashes.
+///
+/// # Safety
+/// A set is at the address, and sets hold their tables.
+unsafe fn set_table<'a>(set: usize) -> &'a [usize] {
+    // SAFETY: the caller's. A table has one place more than its mask says, of two words each.
+    unsafe { std::slice::from_raw_parts(word(set, SET_TABLE_AT) as *const usize, 2 * (word(set, SET_MASK_AT) + 1)) }
+}
+
+/// Returns whether sets hold their tables where they should.
+fn set_words(py: Python<'_>) -> PyResult<bool> {
+    let mut are_there = true;
+    for count in [0_usize, 3, 20] {
+        let members: Vec<Bound<'_, PyAny>> =
+            (0..count).map(|n| Ok(n.into_pyobject(py)?.into_any())).collect::<PyResult<_>>()?;
+        let set = PySet::new(py, &members)?;
+        let at = address(&set);
+        // SAFETY: a set has room for eight places in itself, behind these words; a table is read if its mask may be one,
+        // and a larger one is elsewhere.
+        are_there &= unsafe {
+            let (used, places) = (word(at, SET_LEN_AT), word(at, SET_MASK_AT).wrapping_add(1));
+            let is_inner = word(at, SET_TABLE_AT) == at + SET_PLACES_AT * size_of::<usize>();
+            word(at, SET_FILL_AT) == count
+                && used == count
+                && places.is_power_of_two()
+                && (is_inner && places == 8 || !is_inner && count < places && places <= 256 && count > 4)
+                && set_table(at).chunks(2).filter(|place| place[0] != 0).count() == count
+                && members.iter().all(|member| set_table(at).chunks(2).any(|place| place[0] == address(member)))
+        };
+    }
+    Ok(are_there)
 }
 
 impl WitnessedDict {
@@ -326,7 +368,32 @@ impl CopyWitness {
         }
         // SAFETY: the copy holds it.
         let set_fields = unsafe { Bound::from_borrowed_ptr(py, self.set_fields as *mut ffi::PyObject) };
+        // Copies of one set have equal tables, as long as they are not changed.
+        // SAFETY: both are sets that are held.
+        let is_same_table = layout.has_tables
+            && set_fields.is_exact_instance_of::<PySet>()
+            && unsafe { set_table(self.set_fields) == set_table(shape.copied_set_fields.as_ptr() as usize) };
+        if is_same_table {
+            return Ok(true);
+        }
         Ok(set_fields.is_exact_instance_of::<PySet>() && set_fields.eq(&shape.set_fields)?)
+    }
+
+    /// Loads the parts that [`CopyWitness::is_same`] reads, so that they are there when it is called some copies later.
+    #[inline]
+    pub(super) fn prefetch(&self, copy: &Py<PyAny>) {
+        let at = copy.as_ptr() as usize;
+        let parts = [at, at.wrapping_sub(3 * size_of::<usize>()), self.dict, self.extra];
+        for part in parts.into_iter().chain(self.empty) {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the instruction reads nothing that the program sees, whatever the address is.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T0>(part as *const i8);
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            let _ = part;
+        }
     }
 
     /// The addresses and the classes of the empty containers.
