@@ -3,7 +3,7 @@
 //! The lists of successive checkpoints share their chunks, so that what a put and a read do for each item is to look at
 //! it. The copy of a message that was handed out last is handed out again once it is idle: no other object refers to it
 //! or to a part of it that can change, and it is as it was made.
-//! Invariants: no code of Python runs while a chunk is locked; what a witness says of a copy holds only for that object.
+//! Invariants: no code of Python runs while a chunk is locked; a witness speaks of one object.
 //! *Absent:* how a copy is proved to be as it was.
 
 use std::iter;

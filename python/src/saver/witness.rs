@@ -211,8 +211,8 @@ fn set_words(py: Python<'_>) -> PyResult<bool> {
             (0..count).map(|n| Ok(n.into_pyobject(py)?.into_any())).collect::<PyResult<_>>()?;
         let set = PySet::new(py, &members)?;
         let at = address(&set);
-        // SAFETY: a set has room for eight places in itself, behind these words; a table is read if its mask may be one,
-        // and a larger one is elsewhere.
+        // SAFETY: a set has room for eight places in itself, behind these words. A table is read if its mask may be
+        // one; a larger table is elsewhere.
         are_there &= unsafe {
             let (used, places) = (word(at, SET_LEN_AT), word(at, SET_MASK_AT).wrapping_add(1));
             let is_inner = word(at, SET_TABLE_AT) == at + SET_PLACES_AT * size_of::<usize>();
@@ -327,7 +327,7 @@ impl CopyWitness {
     pub(super) fn is_same(&self, shape: &Shape, copy: &Bound<'_, PyAny>) -> bool {
         let Some(layout) = &shape.layout else { return false };
         let at = address(copy);
-        // SAFETY: the copy is held. If it is still of the class of the layout, it has the words of it, and holds the dict
+        // SAFETY: the copy is held. If it is still of the class of the layout, it has these words, and holds the dict
         // and the extra fields; a container that is as it was holds the parts that it held.
         unsafe {
             if word(at, CLASS_AT) != shape.class.as_ptr() as usize
