@@ -1,22 +1,8 @@
 //! The one way in: compares a batch with a version of the log, and adds it to that version.
 
-use std::ops::Range;
-use std::sync::Arc;
-
 use super::operation::operate;
-use super::stored::{
-    CheckpointState, Item, ListOrigin, MemoryLog, MemoryNamespace, MemoryResult, StoredChannel, StoredCheckpoint,
-    StoredList, StoredThread,
-};
-use crate::base::CheckpointId;
+use super::stored::*;
 use crate::base::limits::LIST_REFERENCES_MAX;
-use crate::store::StoreError;
-use crate::store::batch::{
-    Batch, Change, ChangeValue, Data, ItemChange, ItemOp, ListRef, NewCheckpoint, NewWrites, Parent, Payload,
-    WriteValue,
-};
-use crate::store::lease::{LeaseRecord, NewLease};
-use crate::store::record::{ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, WriteRecord};
 
 /// Adds a batch with those that go along. The version of the log is of no use after an error.
 pub(super) fn commit(log: &mut MemoryLog, batch: &Batch) -> MemoryResult<()> {
@@ -123,8 +109,8 @@ impl BatchPart<'_> {
     /// Compares a checkpoint of a batch that is stored with the one that was added.
     fn repeat(&self, new: &NewCheckpoint) -> MemoryResult<()> {
         let stored = self.own(&new.id).map(StoredCheckpoint::kept).transpose()?;
-        let is_same = stored.is_some_and(|stored| stored.added.as_deref() == Some(new));
-        if is_same { Ok(()) } else { Err(StoreError::Duplicate { id: new.id }) }
+        let same = stored.filter(|stored| stored.added.as_deref() == Some(new));
+        same.map(|_| ()).ok_or(StoreError::Duplicate { id: new.id })
     }
 
     /// Adds writes to those of a checkpoint: special indexes replace, any other position retains its first write.
@@ -312,10 +298,8 @@ fn records_of(new: &NewWrites) -> impl Iterator<Item = Arc<WriteRecord>> + '_ {
 
 fn known_task(field: &'static str, task: Option<u32>, parent: Option<&StoredCheckpoint>) -> MemoryResult<()> {
     let tasks = parent.map_or(0, |parent| parent.record.tasks.len());
-    match task.filter(|task| *task as usize >= tasks) {
-        Some(task) => invalid(field, format!("{task} is not an index into the {tasks} tasks of the parent")),
-        None => Ok(()),
-    }
+    let reason = |task| format!("{task} is not an index into the {tasks} tasks of the parent");
+    task.filter(|task| *task as usize >= tasks).map_or(Ok(()), |task| invalid(field, reason(task)))
 }
 
 /// Returns the content of a value: its own, or that of a write of a task of the parent.

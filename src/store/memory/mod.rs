@@ -20,24 +20,13 @@ mod side_tables;
 mod stored;
 mod threads;
 
-use std::sync::Arc;
-
 use parking_lot::RwLock;
 
-use self::stored::{MemoryLog, MemoryResult, VisitEach};
-use crate::base::{Namespace, ThreadId};
+use self::stored::*;
+use crate::store::SearchQuery;
 use crate::store::backend::{ClaimCalls, Search, claim_runs, derived};
-use crate::store::batch::Batch;
 use crate::store::check::CheckReport;
-use crate::store::log::{
-    Capabilities, ChangePage, Checks, ClaimQuery, Claims, CommitHandle, Erase, Follow, HeadParts, Log, LogPosition,
-    LogSignal, LogWatch, NamespaceRef, PruneTarget, Prunes, Queues, RecordQuery, Searches, StateQuery, ThreadParts,
-    ThreadRow, ThreadRows, TimerQuery, UnprunablePlaces, VisitState,
-};
-use crate::store::operation::{NewOperation, OperationQuery, OperationRecord};
-use crate::store::record::{CheckpointRecord, StoredHead, TimerRecord, VersionRecord, WriteRecord};
 use crate::store::search::SearchPage;
-use crate::store::{CheckpointRef, Erasure, Pruned, SearchQuery};
 
 /// A backend in memory, stricter than a file. It lasts as long as it is held.
 ///
@@ -156,14 +145,9 @@ impl Log for MemoryBackend {
 }
 
 impl Follow for MemoryBackend {
-    fn changes_after(
-        &self,
-        position: &LogPosition,
-        thread: Option<&ThreadId>,
-        limit: usize,
-    ) -> MemoryResult<ChangePage> {
-        let records = read::after(&self.now(), position.number()?, thread, limit);
-        Ok(ChangePage::by_seq(*position, records))
+    fn changes_after(&self, after: &LogPosition, of: Option<&ThreadId>, limit: usize) -> MemoryResult<ChangePage> {
+        let records = read::after(&self.now(), after.number()?, of, limit);
+        Ok(ChangePage::by_seq(*after, records))
     }
 
     fn position(&self, newest: u64) -> MemoryResult<LogPosition> {
@@ -179,10 +163,10 @@ impl Queues for MemoryBackend {
     fn claim(&self, query: &ClaimQuery) -> MemoryResult<Claims> {
         query.validate()?;
         self.change(|log| {
-            let version = Self::of(Arc::new(std::mem::take(log)));
-            let claims = claim_runs(query, usize::MAX, &mut ClaimCalls(&version))?;
+            let version = Self::of(Arc::new(log.clone()));
+            let claims = claim_runs(query, usize::MAX, &mut ClaimCalls(&version));
             *log = MemoryLog::clone(&version.now());
-            Ok(claims)
+            claims
         })
     }
 }

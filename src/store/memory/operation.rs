@@ -1,19 +1,9 @@
 //! Operations, which are compared with the present contents of the fields, and deletions of threads.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
-use super::stored::{MemoryLog, MemoryNamespace, MemoryResult};
+use super::stored::*;
 use super::threads::forks;
 use crate::base::limits::{DELETED_THREADS_MAX, FORKS_SHOWN_MAX, PAGE_ROWS_MAX};
-use crate::base::{CheckpointId, Namespace, ThreadId};
-use crate::store::StoreError;
 use crate::store::backend::{deletable, sort_changes, trash_is_due, validate_deleted};
-use crate::store::log::{Erase, Erasure};
-use crate::store::operation::{
-    NewOperation, OperationChange, OperationField, OperationQuery, OperationRecord, OperationValue,
-};
-use crate::store::record::CheckpointRef;
 
 /// Stores an operation with its changes.
 pub(super) fn operate(log: &mut MemoryLog, new: &NewOperation) -> MemoryResult<u64> {

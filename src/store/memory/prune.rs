@@ -1,14 +1,8 @@
 //! Pruning in memory: a pruned checkpoint retains its record. What it put is found in the next one of its branch.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
 use super::MemoryBackend;
-use super::stored::{CheckpointState, MemoryLog, MemoryNamespace, MemoryResult, StoredCheckpoint};
-use crate::base::ThreadId;
-use crate::store::Pruned;
+use super::stored::*;
 use crate::store::backend::{derived, pruned_metadata};
-use crate::store::log::PruneTarget;
 
 /// Returns the places of the checkpoints that would go, of a version of the log.
 fn due(version: &MemoryBackend, thread: &ThreadId, what: PruneTarget<'_>) -> MemoryResult<BTreeSet<(u64, u64)>> {
@@ -58,8 +52,7 @@ pub(super) fn prune(log: &mut MemoryLog, thread: &ThreadId, what: PruneTarget<'_
             !goes
         });
     }
-    let after = sum(log, thread, |_| true);
-    let mut report = Pruned::default();
+    let (mut report, after) = (Pruned::default(), sum(log, thread, |_| true));
     report.checkpoints = before.checkpoints - after.checkpoints;
     (report.values, report.bytes) = (before.values - after.values, before.bytes - after.bytes);
     Ok(report)

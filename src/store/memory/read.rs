@@ -2,15 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::stored::{Item, MemoryLog, MemoryResult, StoredCheckpoint, StoredList, VisitEach};
-use crate::base::ThreadId;
+use super::stored::*;
 use crate::base::limits::PAGE_ROWS_MAX;
-use crate::store::ItemRange;
-use crate::store::log::{CheckpointQuery, HeadParts, NamespaceRef, RecordQuery, StateQuery, TimerQuery, VisitState};
-use crate::store::record::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead,
-    TimerRecord, VersionRecord,
-};
 
 /// Returns the parts of a head that are wanted.
 pub(super) fn head(log: &MemoryLog, (thread, namespace): NamespaceRef<'_>, parts: HeadParts) -> Option<StoredHead> {
@@ -65,21 +58,17 @@ pub(super) fn read(stored: &StoredCheckpoint, query: &StateQuery<'_>, visit: Vis
     }
 }
 
-fn row<'a>(list: &StoredList, (position, item): &'a (u64, Item)) -> StatePart<'a> {
-    let (ordinal, task) = list.written_by(item);
-    StatePart::Item(ItemRow::new(*position, ordinal, task, item.payload.as_ref().as_ref()))
-}
-
 fn items(list: &StoredList, range: ItemRange, visit: VisitState<'_>) -> MemoryResult<()> {
-    let mut each = |entry| visit(row(list, entry)).map(|_| ());
-    match range {
-        ItemRange::All => list.positions.iter().try_for_each(&mut each),
-        ItemRange::Positions(from, end) => list.in_range(from..end).try_for_each(&mut each),
-        ItemRange::Tail(count) => {
-            let tail: Vec<_> = list.positions.iter().rev().take(count).collect();
-            tail.into_iter().rev().try_for_each(&mut each)
-        }
-    }
+    let first = |count| list.positions.iter().rev().take(count).last().map_or(u64::MAX, |(first, _)| *first);
+    let positions = match range {
+        ItemRange::All => 0..u64::MAX,
+        ItemRange::Positions(from, end) => from..end,
+        ItemRange::Tail(count) => first(count)..u64::MAX,
+    };
+    list.in_range(positions).try_for_each(|(position, item)| {
+        let (ordinal, task) = list.written_by(item);
+        visit(StatePart::Item(ItemRow::new(*position, ordinal, task, item.payload.as_ref().as_ref()))).map(|_| ())
+    })
 }
 
 /// Visits the record of a state, then its channels by name, each list with its items: all of them, or if there are

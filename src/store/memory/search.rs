@@ -1,7 +1,6 @@
 //! Searches: every entry is compared. This is the model of an index.
 
-use super::stored::{MemoryLog, MemoryNamespace, MemoryResult, PutEntry, StoredChannel, StoredCheckpoint};
-use crate::store::StoreError;
+use super::stored::*;
 use crate::store::backend::{BegunWord, HitPlace, NewestHits, Search, SearchedEntry};
 use crate::store::search::{SearchHit, SearchPage};
 
@@ -49,12 +48,8 @@ fn begun(space: &MemoryNamespace, stored: &StoredCheckpoint, (channel, position,
 }
 
 /// Returns whether the channel still holds an entry of a checkpoint at the head of the namespace.
-fn is_on_head(
-    log: &MemoryLog,
-    space: &MemoryNamespace,
-    stored: &StoredCheckpoint,
-    (channel, position, ..): &PutEntry<'_>,
-) -> bool {
+fn is_on_head(log: &MemoryLog, space: &MemoryNamespace, stored: &StoredCheckpoint, put: &PutEntry<'_>) -> bool {
+    let (channel, position, ..) = put;
     let holds = |head: &&StoredCheckpoint| match (position, head.state.channels.get(*channel)) {
         (None, Some(channel)) => channel.record.ordinal == stored.record.ordinal,
         (Some(at), Some(StoredChannel { list: Some(list), .. })) => {

@@ -1,15 +1,13 @@
 //! The key-value memory and the cache in memory: tables of rows that may expire.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parking_lot::RwLock;
 
-use super::stored::{MemoryResult, VisitEach};
+use super::stored::*;
+use crate::base::Encoded;
 use crate::base::limits::KV_EXPIRED_MAX;
-use crate::base::{Encoded, Timestamp};
 use crate::store::CacheKey;
-use crate::store::log::{CacheChange, CommitHandle, KvChange, KvNamespace, KvRecord, KvVector, SideTables};
 
 /// An entry of the key-value memory.
 #[derive(Clone, Debug)]
@@ -67,22 +65,18 @@ impl MemoryKv {
         }
     }
 
-    /// Returns the indexes of entries that have expired, the earliest first.
-    fn expired(&self, now: Timestamp, limit: usize) -> Vec<usize> {
-        let mut expired: Vec<usize> = (0..self.0.len()).filter(|at| !self.0[*at].is_live(now)).collect();
-        expired.sort_by_key(|at| self.0[*at].record.expires_at);
-        expired.truncate(limit);
-        expired
+    /// Returns the places of entries that have expired, the earliest first.
+    fn expired(&self, now: Timestamp, limit: usize) -> Vec<(KvNamespace, String)> {
+        let mut expired: Vec<&KvRecord> = self.0.iter().filter(|of| !of.is_live(now)).map(|of| &of.record).collect();
+        expired.sort_by_key(|record| record.expires_at);
+        expired.into_iter().take(limit).map(|record| (record.namespace.clone(), record.key.clone())).collect()
     }
 
     /// Removes entries that have expired, and of the wanted ones all of them.
     fn remove_expired(&mut self, now: Timestamp, is_wanted: impl Fn(&KvEntry) -> bool) {
-        let expired = self.expired(now, KV_EXPIRED_MAX as usize);
-        let mut at = 0..;
-        self.0.retain(|entry| {
-            let is_first = at.next().is_some_and(|at| expired.contains(&at));
-            !is_first && (entry.is_live(now) || !is_wanted(entry))
-        });
+        let expired: HashSet<_> = self.expired(now, KV_EXPIRED_MAX as usize).into_iter().collect();
+        let is_first = |KvRecord { namespace, key, .. }: &KvRecord| expired.contains(&(namespace.clone(), key.clone()));
+        self.0.retain(|entry| entry.is_live(now) || !(is_wanted(entry) || is_first(&entry.record)));
     }
 }
 
@@ -140,9 +134,7 @@ impl SideTables for MemoryTables {
     }
 
     fn kv_expired(&self, now: Timestamp, limit: usize) -> MemoryResult<Vec<(KvNamespace, String)>> {
-        let kv = self.kv.read();
-        let expired = kv.expired(now, limit).into_iter().map(|at| kv.0[at].record.clone());
-        Ok(expired.map(|record| (record.namespace, record.key)).collect())
+        Ok(self.kv.read().expired(now, limit))
     }
 
     fn cached(&self, keys: &[CacheKey], now: Timestamp) -> MemoryResult<Vec<Option<Encoded>>> {

@@ -3,18 +3,19 @@
 //! All of it is held in versions of maps that share what did not change. A commit works on a version of the log of its
 //! own, which takes the place of the last one when nothing was refused. A reader has a version too, and needs no lock.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
-use std::sync::Arc;
+pub(super) use std::collections::{BTreeMap, BTreeSet, HashSet};
+pub(super) use std::ops::Range;
+pub(super) use std::sync::Arc;
 
 use super::map::VersionMap;
-use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
+pub(super) use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
 use crate::store::backend::is_pruned;
-use crate::store::batch::{ListRef, NewCheckpoint, Payload, Seen};
-use crate::store::lease::LeaseRecord;
-use crate::store::operation::{OperationField, OperationRecord, OperationValue};
-use crate::store::record::{ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, WriteRecord};
-use crate::store::{Pruned, StoreError};
+pub(super) use crate::store::batch::*;
+pub(super) use crate::store::lease::{LeaseRecord, NewLease};
+pub(super) use crate::store::log::*;
+pub(super) use crate::store::operation::*;
+pub(super) use crate::store::record::*;
+pub(super) use crate::store::{Erasure, ItemRange, Pruned, StoreError};
 
 /// The result of a call, which a backend may refuse.
 pub(super) type MemoryResult<T> = Result<T, StoreError>;
@@ -177,10 +178,6 @@ impl StoredThread {
 impl MemoryNamespace {
     pub(super) fn stored(&self, id: &CheckpointId) -> Option<&StoredCheckpoint> {
         self.checkpoints.get(id).map(|stored| &**stored)
-    }
-
-    pub(super) fn newest(&self) -> Option<&StoredCheckpoint> {
-        self.checkpoints.last().map(|(_, stored)| &**stored)
     }
 
     pub(super) fn newest_id(&self) -> Option<CheckpointId> {

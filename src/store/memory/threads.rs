@@ -1,16 +1,11 @@
 //! Threads with their parts: each is derived from its checkpoints when it is read.
 
-use std::collections::{BTreeMap, HashSet};
-
-use super::stored::{MemoryLog, MemoryResult, StoredThread};
-use crate::base::ThreadId;
+use super::stored::*;
 use crate::store::backend::ThreadPage;
-use crate::store::log::{ThreadParts, ThreadRow, ThreadRows};
-use crate::store::record::{ThreadRecord, ThreadSize};
 use crate::store::{ThreadCounts, ThreadInfo, ThreadOrder, ThreadQuery};
 
 /// Returns the rows of a query with the parts that are wanted.
-pub(super) fn rows(log: &MemoryLog, of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> MemoryResult<Vec<ThreadRow>> {
+pub(super) fn rows(log: &MemoryLog, of: &ThreadRows<'_>, mut parts: ThreadParts<'_>) -> MemoryResult<Vec<ThreadRow>> {
     match of {
         ThreadRows::Ids(ids) => ids.iter().map(|id| row(log, id, parts)).collect(),
         ThreadRows::After(after, limit) => {
@@ -19,7 +14,6 @@ pub(super) fn rows(log: &MemoryLog, of: &ThreadRows<'_>, parts: ThreadParts<'_>)
             found.take(*limit).map(|(id, _)| row(log, id, parts)).collect()
         }
         ThreadRows::Listed(query) => {
-            let mut parts = parts;
             parts.info = true;
             list(log, query)?.iter().map(|info| row(log, info.id(), parts)).collect()
         }
@@ -80,7 +74,7 @@ pub(super) fn list(log: &MemoryLog, query: &ThreadQuery) -> MemoryResult<Vec<Thr
 /// Returns a thread as a list shows it, without counts; `None` if it has no head.
 pub(super) fn info(thread: &StoredThread) -> Option<MemoryResult<ThreadInfo>> {
     let root = thread.root()?;
-    let (newest, head) = (&root.newest()?.record, root.head()?);
+    let (newest, head) = (&root.all().next_back()?.record, root.head()?);
     let fields = thread.fields.clone().into_iter().collect();
     Some(ThreadInfo::new(head.record.clone(), newest.seq, newest.created_at, fields, &head.sorted_writes()))
 }

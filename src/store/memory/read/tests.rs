@@ -37,7 +37,7 @@ fn findings(damage: impl Fn(&mut CheckpointRecord)) -> Vec<String> {
         Ok(())
     });
     changed.unwrap();
-    let problems = backend.check().unwrap().problems;
+    let problems = Checks::check(&backend).unwrap().problems;
     problems.into_iter().map(|finding| format!("{}: {}", finding.place, finding.reason)).collect()
 }
 
