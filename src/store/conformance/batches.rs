@@ -29,17 +29,3 @@ pub(super) fn law(backend: &dyn Log, thread: &ThreadId) {
     };
     assert_eq!(heads(backend), heads(&other), "the heads are the same");
 }
-
-pub(super) fn of_a_thread(backend: &dyn Log) {
-    let place = root_of(backend, "t");
-    let inner = place.inside("node:1");
-    let first = begin(1).value("x", 1, "a").items("list", 1, vec![put(0, "one"), put(3, "two")]);
-    place.add(first.tasks(&["node"]));
-    let second = on(2, 1).consumed(writes(1, 1, vec![write(0, "list", "three")])).seen("node", &[("x", 1)]);
-    place.add(second.items("list", 2, vec![remove(0), put_of(4, task(1), 0, 0)]).tasks(&["node"]));
-    inner.add(begin(5).value("y", 1, "inner"));
-    inner.add(on(6, 5).items("list", 1, vec![put(0, "kept")]));
-    place.add(on(7, 1).value("x", 2, "a branch").tasks(&["node"]));
-    place.write(7, 2, vec![write(0, "x", "pending")]);
-    law(backend, &place.thread);
-}

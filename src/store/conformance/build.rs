@@ -284,7 +284,9 @@ impl CasePlace<'_> {
         let with_writes = backend.head_with_writes(thread, namespace).expect("reads the head with its writes");
         let head = head.map(number);
         let writes = head.map(|head| (head, self.writes(head)));
-        assert_eq!(with_writes.map(|head| (number(head.checkpoint), head.writes)), writes);
+        let lease = backend.lease(thread).expect("a lease is read").filter(|_| namespace.is_root() && head.is_some());
+        let shown = with_writes.map(|head| (number(head.checkpoint), head.writes, head.lease));
+        assert_eq!(shown, writes.map(|(head, writes)| (head, writes, lease)));
         head
     }
 

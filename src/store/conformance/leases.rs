@@ -43,31 +43,24 @@ fn started<'b, const N: usize>(backend: &'b dyn Log, threads: [&str; N]) -> [Cas
     places
 }
 
+/// A lease changes as [`NewLease::apply`] says, whose rules are tested where they are written.
 pub(super) fn claimed(backend: &dyn Log) {
     let [a, b] = started(backend, ["a", "b"]);
-    assert_eq!((lease(&a), lease(&b)), (None, None));
-    let held = |lease: NewLease| backend.refuses([(alone(&a, lease), "leased")]);
-    let done = |place: &CasePlace<'_>, lease: NewLease, expected: (u8, u64, u64, bool)| {
-        commit(backend, &alone(place, lease));
-        assert_eq!(shown(place), expected);
-    };
-    done(&a, claim(1, 10), (1, 1, 0, false));
-    assert_eq!(lease(&a).and_then(|lease| lease.expires_at), Some(moment(20)));
-    held(claim(2, 19));
-    held(NewLease::require_unclaimed(owner(2), moment(19)));
-    done(&b, claim(2, 19), (2, 1, 0, false));
-    done(&a, NewLease::renew(owner(1), moment(25)), (1, 1, 0, false));
-    held(claim(2, 24));
-    done(&a, claim(2, 25), (2, 2, 1, false));
-    done(&a, claim(3, 40), (3, 3, 2, false));
-    done(&a, release(3), (3, 3, 2, true));
-    // A late renewal.
-    done(&a, NewLease::renew(owner(3), moment(60)), (3, 3, 2, true));
-    done(&a, claim(4, 41), (4, 4, 0, false));
-    held(NewLease::break_of(owner(5), moment(42), 3));
-    assert_eq!(shown(&a), (4, 4, 0, false), "another epoch");
-    done(&a, NewLease::break_of(owner(5), moment(42), 4), (5, 5, 0, true));
-    assert_eq!(shown(&b), (2, 1, 0, false));
+    let (renewal, taken) = (NewLease::renew(owner(1), moment(25)), NewLease::break_of(owner(5), moment(42), 4));
+    let changes = [claim(1, 10), renewal, claim(2, 25), claim(3, 40), release(3), claim(4, 41), taken, claim(6, 43)];
+    let changes = changes.into_iter().map(|change| (&a, change)).chain([(&b, claim(7, 19))]);
+    for (place, change) in changes {
+        let before = lease(place);
+        let changed = change.apply(&place.thread, before.as_ref()).expect("the lease can be changed so");
+        commit(backend, &alone(place, change));
+        assert_eq!(lease(place), changed.or(before));
+        for rival in [claim(9, 19), NewLease::require_unclaimed(owner(9), moment(19)), release(9)] {
+            let refused = rival.apply(&place.thread, lease(place).as_ref());
+            if let Err(refused) = refused {
+                assert_eq!(refusal(backend.commit(&alone(place, rival))), refusal::<()>(Err(refused)));
+            }
+        }
+    }
 }
 
 pub(super) fn lost(backend: &dyn Log) {

@@ -24,15 +24,15 @@ mod claims;
 mod deletion;
 mod following;
 mod heads;
+mod histories;
 mod leases;
-mod lineage;
 mod listing;
 mod lists;
+mod mirror;
 mod operations;
 mod processes;
 mod pruning;
 mod references;
-mod replay;
 mod search;
 mod short_cuts;
 mod side_tables;
@@ -40,7 +40,6 @@ mod threads;
 mod timers;
 mod transactions;
 mod values;
-mod writes;
 
 #[cfg(test)]
 mod tests;
@@ -48,6 +47,7 @@ mod tests;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use self::mirror::mirrored;
 use self::search::with_and_without_index;
 use super::log::Log;
 
@@ -70,28 +70,27 @@ fn once(backend: &dyn Log, case: Case) {
 
 /// Every case with its name.
 const CASES: &[(&str, Case)] = cases! {
-    basics once: empty, first, apart, submit, updated_and_seen, not_found, fork_of_thread, fork_of_fork;
-    basics once: abandoned_branch;
-    lineage once: versions, short_cuts;
-    heads once: own, ancestor, repeat, many_threads, race, chain, together, none_of_all;
-    lists once: operations, range_first, ranges, kinds;
-    references once: operations, below_one_another, refused_references, deltas;
-    replay once: random_history;
-    batches once: of_a_thread;
-    values once: sizes, item_fields, checkpoint_fields, at_the_limit;
-    writes once: order, special_indexes, consumed, references, of_one_checkpoint;
-    listing once: pages, mixed, prefixes, threads_and_check;
-    deletion once: whole, forks, hidden, seqs, trash;
+    basics once: empty, submit, not_found;
+    histories mirrored: random;
+    heads mirrored: own, ancestor, repeat;
+    heads once: many_threads, race, chain, together, none_of_all;
+    lists mirrored: operations, ranges;
+    references mirrored: refused_references, deltas;
+    values mirrored: sizes, item_fields;
+    values once: at_the_limit;
+    listing mirrored: pages, threads_and_check;
+    deletion mirrored: whole, forks, seqs;
+    deletion once: hidden, trash;
     following once: order, signals;
-    operations once: batch_with_operation, moved_head, subgraphs, refused_whole, expected_newest, repeated;
-    operations once: names_and_facts, listing, forks;
-    threads once: by_activity, by_status, pages, counted, queue;
-    pruning once: linear, pruned_state, held, shared, namespaces, searched;
-    timers once: listed, passed, of_moved_head, missed;
+    operations mirrored: batch_with_operation, refused_whole, expected_newest;
+    operations mirrored: listing, forks;
+    threads once: by_status, pages, counted, queue;
+    pruning mirrored: linear, pruned_state, held, shared, namespaces, searched;
+    timers once: missed;
     leases once: claimed, lost, with_checkpoints, repeated, race, groups, groups_left, own_claim;
     claims once: order, timers, limits, rates, lapsed, race;
     transactions once: together;
-    side_tables once: kv_fields, kv_order, kv_expiry, kv_keys, kv_vectors, kv_lifetimes, cache_values, cache_clear;
+    side_tables once: kv_random, kv_limits, cache_values, cache_clear;
     search with_and_without_index: fields, filters, pages, on_head, references_and_writes, channels, parts, deleted;
     search with_and_without_index: hostile, long_texts;
 };

@@ -123,6 +123,7 @@ pub(super) fn pages(backend: &dyn Log) {
             let page = page(backend, &query);
             assert!(page.hits.len() == limit || page.next.is_none(), "a page that is followed is full");
             found.extend(page.hits.into_iter().map(|hit| (hit.channel.to_string(), hit.position)));
+            assert!(found.len() <= order.len(), "a cursor repeats: {found:?}");
             let Some(next) = page.next else { break };
             query = query.after(next.to_string().parse().expect("a cursor is parsed"));
         }

@@ -1,13 +1,15 @@
 //! The tables beside the log: the key-value memory and the cache.
 
-use super::build::{clean, moment, refusal};
+use std::collections::HashSet;
+use std::time::Duration;
+
+use super::build::{IdSource, clean, moment, refusal};
 use crate::base::limits::KV_EXPIRED_MAX;
 use crate::base::{Codec, Encoded, Timestamp};
 use crate::limits::{KV_KEY_BYTES_MAX, KV_LABELS_MAX};
 use crate::store::error::StoreError;
 use crate::store::log::{Log, LogExt};
 use crate::store::side_tables::{CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector, SideTables};
-use std::time::Duration;
 
 /// Returns the tables beside the log.
 fn beside(backend: &dyn Log) -> &dyn SideTables {
@@ -45,193 +47,156 @@ fn refuses(backend: &dyn Log, changes: &[KvChange], field: &str) {
     assert_eq!(refusal(beside(backend).commit_kv(changes)), field);
 }
 
-fn get(backend: &dyn Log, path: &str, key: &str, now: u64) -> Option<KvRecord> {
-    beside(backend).kv_entry(&space(path), key, moment(now)).expect("an entry is read")
-}
-
-fn name(entry: &KvRecord) -> String {
-    format!("{}/{}", entry.namespace.path(), entry.key)
-}
-
-/// Returns `path/key` of the entries under a path, in their order.
-fn names(backend: &dyn Log, under: Option<&str>, now: u64) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut visit = |entry: &KvRecord| {
-        found.push(name(entry));
-        Ok(true)
-    };
-    beside(backend).kv_entries(under.map(space).as_ref(), moment(now), &mut visit).expect("entries are read");
-    found
-}
-
-/// Returns `path/key` and the vectors of the indexed entries under a path, in their order.
-fn indexed(backend: &dyn Log, under: Option<&str>, now: u64) -> Vec<(String, Vec<Vec<f32>>)> {
-    let mut found = Vec::new();
-    let mut visit = |entry: &KvRecord, vectors: &[KvVector]| {
-        assert!(vectors.iter().all(|vector| vector.field == "text"));
-        found.push((name(entry), vectors.iter().map(|vector| vector.values.clone()).collect()));
-        Ok(true)
-    };
-    beside(backend).kv_indexed(under.map(space).as_ref(), moment(now), &mut visit).expect("entries are read");
-    found
-}
-
-fn spaces(backend: &dyn Log, under: Option<&str>, now: u64) -> Vec<String> {
-    let found = beside(backend).kv_namespaces(under.map(space).as_ref(), moment(now)).expect("namespaces are read");
-    let mut paths: Vec<String> = found.iter().map(|namespace| namespace.path().to_owned()).collect();
-    paths.sort();
-    paths
-}
-
 fn count(backend: &dyn Log, entries: u64) {
     clean(backend);
     assert_eq!(backend.check().expect("a check runs").entries, entries);
 }
 
-pub(super) fn kv_fields(backend: &dyn Log) {
-    assert_eq!(get(backend, "a", "k", 1), None);
-    change(backend, &[put("a.b", "k", b"one", 1, None), put("a.b", "", vec![7; 100_000], 2, Some(9))]);
-    let first = KvRecord::new(space("a.b"), "k", value(b"one"), moment(1));
-    assert_eq!(get(backend, "a.b", "k", 5), Some(first.clone()));
-    let large = get(backend, "a.b", "", 5).expect("an empty key is one");
-    assert_eq!((large.value.bytes.len(), large.expires_at), (100_000, Some(moment(9))));
-    let foreign = Encoded { codec: Codec::Foreign(3), bytes: vec![0, 255] };
-    let (namespace, key, now) = (space("a.b"), "k".to_owned(), moment(4));
-    let replaced = KvChange::Put { namespace, key, value: foreign.clone(), now, expires_at: None };
-    // Repeating is safe.
-    for _ in 0..2 {
-        change(backend, std::slice::from_ref(&replaced));
-        let second = KvRecord { value: foreign.clone(), updated_at: moment(4), ..first.clone() };
-        assert_eq!(get(backend, "a.b", "k", 5), Some(second));
-    }
-    assert_eq!(get(backend, "a", "k", 5), None, "another namespace is another place");
-    count(backend, 2);
-    change(backend, &[put("", "k", b"", 1, None), put("langgraph", "k", b"", 1, None)]);
-    assert_eq!(names(backend, None, 5), ["a.b/k", "a.b/", "/k", "langgraph/k"]);
-    assert_eq!(names(backend, Some(""), 5).len(), 4, "everything is in the root");
-    assert!(get(backend, "", "k", 2).is_some());
+/// The key-value memory as it must be: the entries in the order in which a visitor sees them, with their vectors and
+/// their lifetimes. Those of a namespace lie side by side.
+#[derive(Default)]
+struct KvMirror(Vec<(KvRecord, Vec<KvVector>, Option<Duration>)>);
+
+fn is_live(entry: &KvRecord, now: Timestamp) -> bool {
+    entry.expires_at.is_none_or(|at| at > now)
 }
 
-pub(super) fn kv_order(backend: &dyn Log) {
-    for (n, name) in (1..).zip(["z/1", "a/b", "z/0", "a.x/c", "a-b/d", "ab/e", "a/a"]) {
-        let (path, key) = name.split_once('/').expect("a path and a key");
-        change(backend, &[put(path, key, name, n, None)]);
+impl KvMirror {
+    fn change(&mut self, change: &KvChange) {
+        let (namespace, key) = change.place();
+        if let KvChange::Put { now, .. } = change {
+            self.0.retain(|(entry, ..)| is_live(entry, *now));
+        }
+        let at = self.0.iter().position(|(entry, ..)| (&entry.namespace, &*entry.key) == (namespace, key));
+        match (change, at) {
+            (KvChange::Put { value, now, expires_at, .. }, at) => {
+                let created_at = at.map_or(*now, |at| self.0[at].0.created_at);
+                let mut entry = KvRecord::new(namespace.clone(), key, value.clone(), created_at);
+                (entry.updated_at, entry.expires_at) = (*now, *expires_at);
+                let last = self.0.iter().rposition(|(of, ..)| of.namespace == *namespace);
+                let new = last.map_or(self.0.len(), |last| last + 1);
+                self.0.splice(at.map_or(new..new, |at| at..at + 1), [(entry, Vec::new(), None)]);
+            }
+            (KvChange::SetVectors { vectors, .. }, Some(at)) => self.0[at].1.clone_from(vectors),
+            (KvChange::SetLifetime { lifetime, .. }, Some(at)) => self.0[at].2 = Some(*lifetime),
+            (KvChange::Prolong { now, .. }, Some(at)) => {
+                let (entry, _, lifetime) = &mut self.0[at];
+                entry.expires_at = lifetime.map_or(entry.expires_at, |of| Some(now.saturating_add(of)));
+            }
+            (KvChange::Delete { .. }, Some(at)) => _ = self.0.remove(at),
+            (KvChange::DeleteExpired { now, .. }, Some(at)) if !is_live(&self.0[at].0, *now) => _ = self.0.remove(at),
+            _ => {}
+        }
     }
-    change(backend, &[put("z", "1", b"again", 20, None), put("a", "b", b"again", 21, None)]);
-    assert_eq!(names(backend, None, 30), ["z/1", "z/0", "a/b", "a/a", "a.x/c", "a-b/d", "ab/e"]);
-    assert_eq!(names(backend, Some("a"), 30), ["a/b", "a/a", "a.x/c"]);
-    assert_eq!((names(backend, Some("a.x"), 30), names(backend, Some("b"), 30)), (vec!["a.x/c".into()], vec![]));
-    assert_eq!(spaces(backend, None, 30), ["a", "a-b", "a.x", "ab", "z"]);
-    assert_eq!(spaces(backend, Some("a"), 30), ["a", "a.x"]);
-    change(backend, &[delete("z", "1"), delete("z", "none"), delete("none", "1"), put("z", "1", b"", 31, None)]);
-    assert_eq!(names(backend, Some("z"), 40), ["z/0", "z/1"], "what is put anew comes last");
-    change(backend, &[delete("z", "0"), delete("z", "1")]);
-    assert_eq!(spaces(backend, None, 40), ["a", "a-b", "a.x", "ab"], "an empty namespace is none");
-    change(backend, &[put("z", "2", b"", 41, None)]);
-    assert_eq!(names(backend, None, 50).last().map(String::as_str), Some("z/2"));
+
+    /// Compares all that a backend shows at a timestamp.
+    fn compare(&self, backend: &dyn Log, now: Timestamp) {
+        let tables = beside(backend);
+        for under in [None, Some(space("")), Some(space("a")), Some(space("a.x")), Some(space("none"))] {
+            let under = under.as_ref();
+            let is_in = |namespace: &KvNamespace| under.is_none_or(|under| namespace.is_in(under));
+            let live = self.0.iter().filter(|(entry, ..)| is_live(entry, now) && is_in(&entry.namespace));
+            let live: Vec<_> = live.cloned().collect();
+            let (mut entries, mut indexed) = (Vec::new(), Vec::new());
+            let read = tables.kv_entries(under, now, &mut |entry| {
+                entries.push(entry.clone());
+                Ok(true)
+            });
+            read.expect("entries are read");
+            let read = tables.kv_indexed(under, now, &mut |entry, vectors| {
+                indexed.push((entry.clone(), vectors.to_vec()));
+                Ok(true)
+            });
+            read.expect("entries are read");
+            assert!(entries.iter().eq(live.iter().map(|(entry, ..)| entry)), "under {under:?}: {entries:?}");
+            let vectors = live.iter().filter(|of| !of.1.is_empty()).map(|of| (of.0.clone(), of.1.clone()));
+            assert_eq!(indexed, vectors.collect::<Vec<_>>(), "under {under:?}");
+            let found: HashSet<_> =
+                tables.kv_namespaces(under, now).expect("namespaces are read").into_iter().collect();
+            assert_eq!(found, live.iter().map(|(entry, ..)| entry.namespace.clone()).collect());
+        }
+        for (entry, ..) in &self.0 {
+            let found = tables.kv_entry(&entry.namespace, &entry.key, now).expect("an entry is read");
+            assert_eq!(found.as_ref(), Some(entry).filter(|entry| is_live(entry, now)));
+        }
+        let mut expired: Vec<_> = self.0.iter().map(|(entry, ..)| entry).filter(|entry| !is_live(entry, now)).collect();
+        expired.sort_by_key(|entry| entry.expires_at);
+        let found = tables.kv_expired(now, 2).expect("entries are read");
+        let first = expired.iter().take(2).map(|entry| (entry.namespace.clone(), entry.key.clone()));
+        assert_eq!(found, first.collect::<Vec<_>>(), "the earliest first");
+        assert_eq!(backend.check().expect("a check runs").entries, self.0.len() as u64);
+    }
+}
+
+/// Random changes: each batch is repeated, and all answers are compared with a mirror.
+pub(super) fn kv_random(backend: &dyn Log) {
+    let (mut dice, mut mirror) = (IdSource::from_seed(5), KvMirror::default());
+    let mut below = |bound: u64| dice.random() % bound;
+    for now in 1..=90 {
+        let mut pick = || {
+            let path = ["a", "a.x", "a-b", "", "langgraph", "ab"][below(6) as usize];
+            let key = ["", "k", "a/b"][below(3) as usize];
+            // Entries expire at timestamps of their own.
+            let expires = Some(now + 1 + below(9)).filter(|at| below(3) > 0 && at % 10 == below(10));
+            match below(9) {
+                0..4 => put(path, key, format!("{now}"), now, expires),
+                4 => delete(path, key),
+                5 => vectors(path, key, &[&[now as f32, -0.5][..], &[f32::MIN_POSITIVE]][..below(3) as usize]),
+                6 => KvChange::SetLifetime {
+                    namespace: space(path),
+                    key: key.into(),
+                    lifetime: Duration::from_micros(900 + now),
+                },
+                7 => KvChange::Prolong { namespace: space(path), key: key.into(), now: moment(now) },
+                _ => KvChange::DeleteExpired { namespace: space(path), key: key.into(), now: moment(now) },
+            }
+        };
+        let changes = [pick(), pick()];
+        change(backend, &changes);
+        changes.iter().for_each(|change| mirror.change(change));
+        mirror.compare(backend, moment(now));
+        mirror.compare(backend, moment(now + 4));
+    }
+    clean(backend);
+}
+
+/// Values and keys at their limits, and visitors that stop.
+pub(super) fn kv_limits(backend: &dyn Log) {
+    let long = |bytes| put("a", &"k".repeat(bytes), b"", 1, None);
+    refuses(backend, &[long(1), long(KV_KEY_BYTES_MAX + 1)], "kv key");
+    refuses(backend, &[put("a", "k", b"", 1, None), vectors("a", "k", &[&[f32::NAN]])], "kv vector");
+    let mut mirror = KvMirror::default();
+    mirror.compare(backend, moment(1));
+    let deep = vec!["x"; KV_LABELS_MAX].join(".");
+    let foreign = Encoded { codec: Codec::Foreign(3), bytes: vec![0, 255] };
+    let (namespace, key) = (space("a"), "foreign".to_owned());
+    let foreign = KvChange::Put { namespace, key, value: foreign, now: moment(1), expires_at: None };
+    let keys = ["a\0b", "a\0c", "a"].map(|key| put(&deep, key, key, 1, None));
+    let large = [long(KV_KEY_BYTES_MAX), foreign, put("a", "large", vec![7; 100_000], 1, None)];
+    for changes in [&keys[..], &large] {
+        change(backend, changes);
+        changes.iter().for_each(|change| mirror.change(change));
+    }
+    mirror.compare(backend, moment(2));
     let mut seen = 0;
     let mut visit = |_: &KvRecord| {
         seen += 1;
         Ok(seen < 2)
     };
-    beside(backend).kv_entries(None, moment(50), &mut visit).expect("entries are read");
+    beside(backend).kv_entries(None, moment(2), &mut visit).expect("entries are read");
     assert_eq!(seen, 2, "a visitor can stop");
-    let stopped = beside(backend).kv_entries(None, moment(50), &mut |_| Err(StoreError::ReadOnly));
-    assert_eq!(refusal(stopped), "of the visitor");
-    count(backend, 6);
-}
-
-pub(super) fn kv_expiry(backend: &dyn Log) {
-    change(backend, &[put("a", "soon", b"1", 1, Some(5)), put("a", "late", b"2", 1, Some(9))]);
-    change(backend, &[put("b", "soon", b"3", 1, Some(5)), put("c", "stays", b"4", 1, None)]);
-    assert_eq!(names(backend, None, 4), ["a/soon", "a/late", "b/soon", "c/stays"]);
-    assert_eq!(names(backend, None, 5), ["a/late", "c/stays"], "expired at its timestamp");
-    assert_eq!((spaces(backend, None, 5), get(backend, "a", "soon", 5)), (vec!["a".into(), "c".into()], None));
-    change(backend, &[put("a", "soon", b"5", 6, None)]);
-    let anew = KvRecord::new(space("a"), "soon", value(b"5"), moment(6));
-    assert_eq!(get(backend, "a", "soon", 6), Some(anew), "an expired key is put anew");
-    assert_eq!(names(backend, None, 6), ["a/late", "a/soon", "c/stays"]);
-    change(backend, &[put("a", "late", b"6", 7, None), put("c", "stays", b"7", 7, Some(8))]);
-    assert_eq!(names(backend, None, 20), ["a/late", "a/soon"], "a put decides anew when it expires");
+    change(backend, &[vectors("a", "large", &[&[1.0]])]);
+    let stopped = [
+        beside(backend).kv_entries(None, moment(2), &mut |_| Err(StoreError::ReadOnly)),
+        beside(backend).kv_indexed(None, moment(2), &mut |_, _| Err(StoreError::ReadOnly)),
+    ];
+    assert_eq!(stopped.map(refusal), ["of the visitor"; 2]);
+    // A put removes a bounded number of expired entries.
     let many = (0..u64::from(KV_EXPIRED_MAX) + 3).map(|n| put("many", &n.to_string(), b"", 20, Some(21)));
     many.for_each(|put| change(backend, &[put]));
     change(backend, &[put("x", "1", b"", 30, None)]);
     change(backend, &[put("x", "2", b"", 31, None)]);
-    count(backend, 4);
-}
-
-pub(super) fn kv_keys(backend: &dyn Log) {
-    let long = |bytes| put("a", &"k".repeat(bytes), b"", 1, None);
-    refuses(backend, &[long(1), long(KV_KEY_BYTES_MAX + 1)], "kv key");
-    assert!(names(backend, None, 1).is_empty(), "nothing was written");
-    let deep = vec!["x"; KV_LABELS_MAX].join(".");
-    let keys = ["a\0b", "a\0c", "a"];
-    change(backend, &keys.map(|key| put(&deep, key, key, 1, None)));
-    change(backend, &[long(KV_KEY_BYTES_MAX)]);
-    assert_eq!(spaces(backend, Some("x"), 1), std::slice::from_ref(&deep));
-    let found = keys.map(|key| get(backend, &deep, key, 1).expect("it is there").value);
-    assert_eq!(found, keys.map(value), "a key may hold any character");
-    count(backend, 4);
-}
-
-pub(super) fn kv_vectors(backend: &dyn Log) {
-    assert!(indexed(backend, None, 1).is_empty());
-    change(backend, &[put("b", "1", b"", 1, None), vectors("b", "1", &[&[1.0, -0.5], &[0.0, f32::MIN_POSITIVE]])]);
-    change(backend, &[put("a", "1", b"", 1, None), put("a.x", "1", b"", 1, Some(5)), vectors("a.x", "1", &[&[2.0]])]);
-    let b = ("b/1".to_owned(), vec![vec![1.0, -0.5], vec![0.0, f32::MIN_POSITIVE]]);
-    let one = |name: &str, component| (name.to_owned(), vec![vec![component]]);
-    assert_eq!(indexed(backend, None, 4), [b.clone(), one("a.x/1", 2.0)], "in the order of first puts");
-    assert_eq!(indexed(backend, Some("a"), 4), [one("a.x/1", 2.0)]);
-    assert_eq!(indexed(backend, None, 5), [b], "expired at its timestamp");
-    change(backend, &[vectors("none", "1", &[&[1.0]]), vectors("b", "none", &[&[1.0]])]);
-    change(backend, &[vectors("b", "1", &[&[7.0]])]);
-    assert_eq!(indexed(backend, Some("b"), 4), [one("b/1", 7.0)], "they are replaced");
-    let set = || vectors("b", "1", &[&[8.0]]);
-    // A put removes them, a deletion does, and none are as good as no vectors.
-    for changes in [
-        vec![put("b", "1", b"again", 2, None)],
-        vec![set(), delete("b", "1"), put("b", "1", b"", 3, None)],
-        vec![set(), vectors("b", "1", &[])],
-    ] {
-        change(backend, &changes);
-        assert!(indexed(backend, Some("b"), 4).is_empty(), "{changes:?}");
-    }
-    change(backend, &[put("c", "1", b"", 9, None), put("d", "1", b"", 9, None), vectors("c", "1", &[&[1.0]])]);
-    assert!(indexed(backend, Some("a"), 4).is_empty(), "an expired entry goes with its vectors");
-    let stopped = beside(backend).kv_indexed(None, moment(9), &mut |_, _| Err(StoreError::ReadOnly));
-    assert_eq!(refusal(stopped), "of the visitor");
-    refuses(backend, &[delete("c", "1"), vectors("c", "1", &[&[f32::NAN]])], "kv vector");
-    assert_eq!(indexed(backend, None, 9), [one("c/1", 1.0)], "nothing was written");
-    count(backend, 4);
-}
-
-pub(super) fn kv_lifetimes(backend: &dyn Log) {
-    let (namespace, key) = (|| space("a"), |key: &str| key.to_owned());
-    let lifetime = |of: &str, us: u64| {
-        let lifetime = Duration::from_micros(us);
-        KvChange::SetLifetime { namespace: namespace(), key: key(of), lifetime }
-    };
-    let prolong = |of: &str, now: u64| KvChange::Prolong { namespace: namespace(), key: key(of), now: moment(now) };
-    let expiry = |of: &str| get(backend, "a", of, 0).and_then(|entry| entry.expires_at);
-    let later = |us: u64| moment(1).saturating_add(Duration::from_micros(us));
-    change(backend, &[put("a", "k", b"v", 1, Some(2)), lifetime("k", 10), put("a", "l", b"w", 1, Some(3))]);
-    change(backend, &[prolong("k", 1), prolong("l", 1), prolong("none", 1), lifetime("none", 1)]);
-    assert_eq!((expiry("k"), expiry("l")), (Some(later(10)), Some(moment(3))), "only an entry with a lifetime");
-    let entry = get(backend, "a", "k", 0).expect("it is there");
-    assert_eq!((entry.value, entry.updated_at), (value(b"v"), moment(1)), "the rest is as before");
-    let expired = |at: Timestamp, limit| {
-        let found = beside(backend).kv_expired(at, limit).expect("entries are read");
-        found.into_iter().map(|(namespace, key)| format!("{}/{key}", namespace.path())).collect::<Vec<_>>()
-    };
-    assert_eq!(expired(later(9), 9), [""; 0]);
-    assert_eq!(expired(moment(9), 9), ["a/k", "a/l"], "the earliest first");
-    assert_eq!(expired(moment(9), 1), ["a/k"]);
-    let expire = |of: &str, now| KvChange::DeleteExpired { namespace: namespace(), key: key(of), now: moment(now) };
-    change(backend, &[expire("k", 1), expire("none", 9), expire("l", 3)]);
-    assert!(expiry("l").is_none() && expiry("k").is_some(), "only an expired entry");
-    change(backend, &[put("a", "k", b"v", 1, Some(2)), prolong("k", 1)]);
-    assert_eq!(expiry("k"), Some(moment(2)), "a put removes the lifetime");
-    count(backend, 1);
+    count(backend, 8);
 }
 
 fn cache_key(labels: &[&str], key: &str) -> CacheKey {

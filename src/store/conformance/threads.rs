@@ -26,6 +26,7 @@ fn paged(backend: &dyn Log, query: &ThreadQuery) -> Vec<String> {
         let Some(last) = page.last() else { return found };
         query = query.after(last);
         found.extend(page.iter().map(|info| info.id().to_string()));
+        assert!(found.len() as u64 <= 2 * MANY, "a cursor repeats");
     }
 }
 
@@ -43,31 +44,6 @@ fn follow(backend: &dyn Log) {
     let busy = root_of(backend, "busy");
     let head = busy.head().unwrap_or(0);
     busy.add_chain(head + 1..=head + MANY);
-}
-
-pub(super) fn by_activity(backend: &dyn Log) {
-    let places = roots(backend, ["c", "a", "b", "d"]);
-    for place in &places {
-        place.add(begin(1));
-        place.inside("sub").add(begin(2));
-    }
-    places[1].add(on(3, 1));
-    places[0].add(on(3, 1));
-    operate(backend, 10, vec![moves(&places[0], Some(3), Some(1))]);
-    let listed = |after: Option<&str>, limit: usize| {
-        let mut query = ThreadQuery::new().limit(limit);
-        query.after = after.map(|after| after.parse().expect("a cursor is parsed"));
-        let found = list(backend, &query).into_iter();
-        found.map(|info| (info.id().to_string(), info.cursor().to_string())).collect::<Vec<_>>()
-    };
-    let all = listed(None, 9);
-    assert_eq!(all.iter().map(|(thread, _)| &**thread).collect::<Vec<_>>(), ["c", "a", "d", "b"]);
-    assert_eq!([listed(None, 2), listed(Some(&all[1].1), 9)].concat(), all, "pages");
-    assert!(listed(Some(&all[3].1), 9).is_empty() && listed(None, 0).is_empty());
-    let newest = list(backend, &ThreadQuery::new().limit(1)).remove(0);
-    assert_eq!((number(newest.head()), newest.updated_at()), (1, moment(3)), "the head, and the last activity");
-    places[0].delete();
-    assert_eq!(listed(None, 9), all[1..]);
 }
 
 /// The status and the facts of threads change without a checkpoint, before and after a table of threads follows them.

@@ -1,8 +1,8 @@
 //! The answers that follow from other reads, of which the backend in memory has no others.
 
-use super::on_memory;
+use super::{lineage, on_memory};
 use crate::store::conformance::build::*;
-use crate::store::conformance::{Case, claims, lineage, listing};
+use crate::store::conformance::{Case, claims};
 use crate::store::log::{Capabilities, Layer};
 use crate::store::memory::MemoryBackend;
 
@@ -103,7 +103,7 @@ fn the_item_with_an_id_is_found_whatever_was_done_to_its_list() {
 #[test]
 fn checkpoints_are_found_by_the_first_characters_of_their_ids() {
     on_memory(|backend| {
-        let ([place, _], named) = &listing::prefixed(backend);
+        let ([place, _], named) = &lineage::prefixed(backend);
         let find = |place: &CasePlace<'_>, prefix: &str, limit| {
             let found = backend.checkpoints_by_prefix(&place.thread, prefix, limit).unwrap();
             found.iter().map(|record| record.point.checkpoint).collect::<Vec<_>>()

@@ -2,6 +2,7 @@
 
 mod derived;
 mod limits;
+mod lineage;
 mod rules;
 mod strict;
 
