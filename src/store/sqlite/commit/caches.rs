@@ -114,9 +114,10 @@ impl Caches {
         self.ids.forget();
     }
 
-    /// Retains the entries that a committed transaction added.
-    pub(crate) fn committed(&mut self) {
-        (self.fresh, self.is_refreshed) = (false, false);
+    /// Retains the entries that a committed transaction added. Returns whether it had looked for the commits of others.
+    pub(crate) fn committed(&mut self) -> bool {
+        let was_refreshed = std::mem::take(&mut self.is_refreshed);
+        self.fresh = false;
         if self.known.len() > WRITER_CACHE_MAX {
             self.known.clear();
         }
@@ -134,6 +135,7 @@ impl Caches {
         }
         self.unfollowed.bound();
     }
+        was_refreshed
 
     /// Returns the id of a name, which is interned if it is new.
     pub(crate) fn intern(&mut self, conn: &Connection, kind: Kind, text: &str) -> Res<i64> {
@@ -234,19 +236,20 @@ impl Caches {
 
     /// Returns the head of a namespace, with the last lease of its thread, if this connection has stored it, no task
     /// has stored writes at it, and no other connection has committed since. `None` if that is not known without
-    /// reading the head.
+    /// reading the head. `is_current` says that the log shows no commit of others.
     pub(crate) fn bare_head(
         &mut self,
         conn: &Connection,
         thread: &ThreadId,
         namespace: &Namespace,
     ) -> Res<Option<StoredHead>> {
+        is_current: impl FnOnce() -> bool,
         let place = self.namespaces.get(&(thread.clone(), namespace.clone())).copied();
         let Some((number, thread)) = place else { return Ok(None) };
         let Some(head) = self.heads.bare(number) else { return Ok(None) };
         let lease = if namespace.is_root() { leases::retained(conn, self, thread)? } else { None };
         // Last, so that the lease too is that of the version that the caches know.
-        if data_version(conn)? != self.data_version {
+        if !is_current() && data_version(conn)? != self.data_version {
             return Ok(None);
         }
         Ok(Some(StoredHead::new(head, false, Vec::new()).with_lease(lease)))
@@ -283,9 +286,11 @@ pub(crate) fn refresh(conn: &Connection, caches: &mut Caches) -> Res<()> {
     Ok(())
 }
 
-/// Returns whether the schema was verified and no other connection has committed since. Asked once in a transaction.
-pub(crate) fn is_current(conn: &Connection, caches: &mut Caches) -> Res<bool> {
-    let is_current = caches.is_verified && data_version(conn)? == caches.data_version;
+/// Returns whether the schema was verified and no other connection has committed since. Asked once in a transaction;
+/// `is_last` says that the log shows no commit of others since the one before it.
+pub(crate) fn is_current(conn: &Connection, caches: &mut Caches, is_last: bool) -> Res<bool> {
+    let is_current = caches.is_verified && (is_last || data_version(conn)? == caches.data_version);
+    debug_assert!(!is_last || data_version(conn)? == caches.data_version || !caches.is_verified, "the log is ours");
     caches.is_refreshed = is_current;
     Ok(is_current)
 }

@@ -26,6 +26,8 @@ use std::time::Duration;
 
 /// The place of the salts in the header of a log.
 const SALTS_AT: u64 = 16;
+/// The place of the salts in the header of a frame.
+const FRAME_SALTS_AT: u64 = 8;
 
 /// The knowledge of the writer about its log.
 #[derive(Debug, Default)]
@@ -41,6 +43,10 @@ pub(super) struct LogFile {
     salts: Option<[u8; 8]>,
     /// The bytes of that log up to the end of the last commit.
     bytes: u64,
+    /// The end of the last commit, if the connection made it in a transaction that had compared its caches.
+    end: Option<u64>,
+    /// True if no other connection had committed since then when the open transaction began.
+    pub(super) is_last: bool,
     /// The frames of the log after a commit of the connection, as SQLite counts them; 0 once they are taken.
     frames: Arc<AtomicU64>,
     /// Runs since the names were looked up.
@@ -87,6 +93,7 @@ impl LogFile {
 
     /// Looks at the log before a transaction, under the write lock.
     pub(super) fn look(&mut self, place: &FilePlace) -> Res<LogBegin> {
+        self.is_last = false;
         let has_names = self.names.is_some_and(|names| names.elapsed() < LOG_NAMES_TIME);
         let Some(bytes) = (if has_names { self.bytes_if_named() } else { self.bytes_in_place() }) else {
             return Err(replaced(place, "its write-ahead log was removed or replaced"));
@@ -106,6 +113,7 @@ impl LogFile {
             if bytes < self.bytes {
                 return Err(replaced(place, "its write-ahead log was cut short"));
             }
+            self.is_last = self.has_no_frame_at_end();
             return Ok(LogBegin::Marked);
         }
         if salts == [0; 8] {
@@ -120,6 +128,20 @@ impl LogFile {
         }
         self.salts = Some(salts);
         Ok(LogBegin::Marked)
+    }
+
+    /// Returns whether no other connection has committed since the last commit of the connection, as far as the log
+    /// tells. It takes no lock: SQLite would begin a transaction to find out.
+    pub(super) fn ends_with_own_commit(&self) -> bool {
+        self.salts.is_some_and(|salts| self.read_salts().is_ok_and(|read| read == Some(salts)))
+            && self.has_no_frame_at_end()
+    }
+
+    /// Returns whether the log, whose salts are known, has no frame behind the last commit of the connection. A frame
+    /// with other salts is one of a log before it.
+    fn has_no_frame_at_end(&self) -> bool {
+        let Some((end, salts)) = self.end.zip(self.salts) else { return false };
+        self.read_salts_at(end + FRAME_SALTS_AT).is_ok_and(|found| found != Some(salts))
     }
 
     /// Notes that the transaction that is open replaces the mark.
@@ -152,12 +174,14 @@ impl LogFile {
         has_frames && system::open_to_read(&self.path).and_then(Frames::begin).is_ok_and(|frames| frames.is_none())
     }
 
-    /// Notes how long the log is after a commit; one that changed nothing leaves it as it was.
-    pub(super) fn note_commit(&mut self) {
+    /// Notes how long the log is after a commit; one that changed nothing leaves it as it was. `compared` says that the
+    /// transaction had looked for the commits of others.
+    pub(super) fn note_commit(&mut self, compared: bool) {
         self.ended = None;
         let frames = self.frames.swap(0, Ordering::Relaxed);
         if frames > 0 {
             self.bytes = HEADER_BYTES as u64 + frames * FRAME_BYTES;
+            self.end = compared.then_some(self.bytes);
         }
     }
 
@@ -169,7 +193,7 @@ impl LogFile {
 
     /// Notes that the log was emptied.
     pub(super) fn note_empty(&mut self) {
-        (self.salts, self.bytes) = (None, 0);
+        (self.salts, self.bytes, self.end) = (None, 0, None);
         self.frames.store(0, Ordering::Relaxed);
     }
 
@@ -235,9 +259,13 @@ impl LogFile {
     }
 
     fn read_salts(&self) -> io::Result<Option<[u8; 8]>> {
+        self.read_salts_at(SALTS_AT)
+    }
+
+    fn read_salts_at(&self, place: u64) -> io::Result<Option<[u8; 8]>> {
         let Some(file) = &self.file else { return Ok(None) };
         let mut salts = [0; 8];
-        match system::read_at(file, &mut salts, SALTS_AT) {
+        match system::read_at(file, &mut salts, place) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
             read => read.map(|()| Some(salts)),
         }
@@ -263,11 +291,15 @@ fn unread(path: &Path, error: &io::Error) -> Fault {
 
 #[cfg(test)]
 mod tests {
+    use crate::base::{Encoded, Timestamp};
+    use crate::store::side_tables::{KvChange, KvNamespace};
     use crate::store::sqlite::file::open;
     use crate::store::sqlite::file::wal_mark::MarkState;
     use crate::store::sqlite::tests::{Bench, raw};
     use crate::store::sqlite::writer::group::Core;
+    use crate::store::sqlite::writer::job::JobRef;
     use rusqlite::hooks::Wal;
+    use std::cell::Cell;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -275,6 +307,42 @@ mod tests {
     fn commit(conn: &rusqlite::Connection) {
         conn.execute_batch("PRAGMA wal_autocheckpoint = 0; CREATE TABLE IF NOT EXISTS app_a (x)").unwrap();
         conn.execute("INSERT INTO app_a VALUES (zeroblob(9000))", []).unwrap();
+    }
+
+    #[test]
+    fn the_log_shows_the_commits_of_other_connections_until_the_next_own_one() {
+        let bench = Bench::new();
+        let (path, place) = (bench.path(), bench.store.pool.place().clone());
+        let mut core = Core::new(open::connect_writer(&place).unwrap(), place).unwrap();
+        core.inherited_attempts = 0;
+        let puts = Cell::new(0);
+        let commit_own = |core: &mut Core| {
+            core.begin().unwrap();
+            let was_last = core.log.is_last;
+            // Each put changes its row: a commit without a frame leaves the end of the log as it was.
+            let now = Timestamp::from_micros(puts.replace(puts.get() + 1));
+            let (namespace, value) = (KvNamespace::new(["a"]).unwrap(), Encoded::default());
+            let put = KvChange::Put { namespace, key: "k".into(), value, now, expires_at: None };
+            assert!(core.run(&[JobRef::Kv(&[put])]).outcomes.iter().all(Result::is_ok));
+            assert!(core.log.ends_with_own_commit());
+            was_last
+        };
+        assert!(!commit_own(&mut core), "it has no commit of its own before");
+        assert!(commit_own(&mut core));
+        let empty = || raw(&path).query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+        let others: [&dyn Fn(); 3] = [&|| commit(&raw(&path)), &empty, &|| (0..3).for_each(|_| commit(&raw(&path)))];
+        for (at, other) in others.iter().enumerate() {
+            other();
+            assert!(!core.log.ends_with_own_commit(), "{at}");
+            assert!(!commit_own(&mut core), "{at}");
+        }
+        core.mark_alone(MarkState::Synced).unwrap();
+        assert!(!core.log.ends_with_own_commit(), "the transaction of a mark has not looked for the commits of others");
+        assert!(!commit_own(&mut core) && commit_own(&mut core));
+        // One that is rolled back changes nothing.
+        core.begin().unwrap();
+        core.conn.execute_batch("ROLLBACK").unwrap();
+        assert!(core.log.ends_with_own_commit());
     }
 
     #[test]

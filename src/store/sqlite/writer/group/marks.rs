@@ -54,7 +54,7 @@ impl Core {
             return Err(fault);
         }
         self.log.note_mark(&self.conn);
-        self.log.note_commit();
+        self.log.note_commit(false);
         self.log.note_end();
         Ok(())
     }

@@ -140,7 +140,8 @@ impl Core {
             return None;
         }
         // A read that fails is repeated, and reported, by the caller.
-        self.caches.bare_head(&self.conn, thread, namespace).ok().flatten()
+        let is_current = || self.log.ends_with_own_commit();
+        self.caches.bare_head(&self.conn, thread, namespace, is_current).ok().flatten()
     }
 
     /// Refuses further commits while a reader keeps a WAL that is past its limit from being copied. The size is looked
@@ -275,7 +276,7 @@ impl Core {
 
     /// Verifies the schema if another connection has committed since it was verified.
     fn verify_schema_of_others(&mut self) -> Res<()> {
-        if !caches::is_current(&self.conn, &mut self.caches)? {
+        if !caches::is_current(&self.conn, &mut self.caches, self.log.is_last)? {
             // Before the caches read a table again.
             self.verify_schema()?;
             caches::refresh(&self.conn, &mut self.caches)?;
@@ -311,7 +312,7 @@ impl Core {
     /// Acknowledges a commit, if the file at the path has it.
     fn committed(&mut self, jobs: &[JobRef<'_>], outcomes: Outcomes) -> Verdict {
         debug_assert!(self.conn.is_autocommit());
-        self.caches.committed();
+        let compared = self.caches.committed();
         self.has_written = true;
         let frames = jobs.iter().map(|job| job.frames()).sum::<u64>();
         self.frames += frames;
@@ -319,7 +320,7 @@ impl Core {
         if std::mem::take(&mut self.log.may_begin) {
             self.log.note_mark(&self.conn);
         }
-        self.log.note_commit();
+        self.log.note_commit(compared);
         let Some(found) = self.log.displaced(&self.place) else { return Verdict::open(outcomes) };
         let replaced = || StoreError::FileReplaced { path: self.place.path.clone(), found: found.clone() };
         let outcomes = outcomes.into_iter().map(|outcome| outcome.and_then(|()| Err(replaced()))).collect();
