@@ -170,19 +170,24 @@ pub(crate) fn newest(view: ReadView<'_>, branch: i64, ordinal: i64) -> Res<BTree
         })?;
     }
     if base > 0 {
-        let mut before: BTreeMap<(i64, i64), Vec<i64>> = BTreeMap::new();
-        for (key, branch, ordinal) in places(snapshot, branch, base)? {
-            if !newest.contains_key(&key) {
-                before.entry((branch, ordinal)).or_default().push(key);
-            }
-        }
-        for (at, keys) in before {
-            let mut rows: BTreeMap<i64, VersionRow> =
-                rows_at(view, at)?.into_iter().map(|row| (row.key, row)).collect();
-            for key in keys {
-                newest.insert(key, rows.remove(&key).ok_or_else(|| missing(at, key))?);
-            }
-        }
+        let before = places(snapshot, branch, base)?.into_iter().filter(|(key, ..)| !newest.contains_key(key));
+        let before = at_places(view, before.collect::<Vec<_>>())?;
+        newest.extend(before);
     }
     Ok(newest)
+}
+
+/// Returns the rows at the places of keys, by key: one seek for each checkpoint among them.
+pub(crate) fn at_places(view: ReadView<'_>, places: Vec<RowPlace>) -> Res<BTreeMap<i64, VersionRow>> {
+    let (mut found, mut by_checkpoint) = (BTreeMap::new(), BTreeMap::<(i64, i64), Vec<i64>>::new());
+    for (key, branch, ordinal) in places {
+        by_checkpoint.entry((branch, ordinal)).or_default().push(key);
+    }
+    for (at, keys) in by_checkpoint {
+        let mut rows: BTreeMap<i64, VersionRow> = rows_at(view, at)?.into_iter().map(|row| (row.key, row)).collect();
+        for key in keys {
+            found.insert(key, rows.remove(&key).ok_or_else(|| missing(at, key))?);
+        }
+    }
+    Ok(found)
 }

@@ -39,7 +39,7 @@ impl Checker<'_> {
                 return Ok(());
             }
             // Other invariants report the damage of a thread.
-            let expected = undamaged(derived(view, thread, newest, usage))?;
+            let expected = undamaged(derived(view, thread, newest, usage, None))?;
             let Some(expected) = expected.filter(|row| row.status.is_some()) else { return Ok(()) };
             if found.as_ref() != Some(&expected) {
                 let reason = "it does not follow from the log; make the table of threads anew";

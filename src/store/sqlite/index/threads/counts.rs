@@ -9,6 +9,7 @@
 use super::row::{StateRow, undamaged};
 use super::{mark, sql};
 use crate::store::counts::ThreadCounts;
+use crate::store::sqlite::commit::places::BranchPlaces;
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::query::{FromColumns, Statements};
 use crate::store::sqlite::read::items::ChannelRows;
@@ -113,11 +114,21 @@ pub(super) fn usage_of_thread(view: ReadView<'_>, thread: i64, last: i64) -> Res
     Ok(sum)
 }
 
-/// Returns the number of messages at the head of a thread.
-pub(super) fn messages(view: ReadView<'_>, info: &ThreadInfo) -> Res<u64> {
+/// Returns the number of messages at the head of a thread. The writer knows the places of the newest rows at the ends
+/// of branches.
+pub(super) fn messages(view: ReadView<'_>, info: &ThreadInfo, known: Option<&BranchPlaces>) -> Res<u64> {
     let (branch, ordinal) = info.place();
+    let (branch, ordinal) = (branch as i64, ordinal as i64);
+    let newest = match known.and_then(|known| known.at(branch, ordinal)) {
+        Some(places) => lineage::at_places(view, places)?,
+        None => lineage::newest(view, branch, ordinal)?,
+    };
+    debug_assert!(
+        lineage::newest(view, branch, ordinal).map_or(true, |read| read.keys().eq(newest.keys())),
+        "the places that were retained"
+    );
     let mut sum = 0_u64;
-    for row in lineage::newest(view, branch as i64, ordinal as i64)?.into_values().filter(|row| row.kind == LIST) {
+    for row in newest.into_values().filter(|row| row.kind == LIST) {
         let channel = view.names.text(view.conn, Kind::Channel, row.key)?;
         let Some(list) = ChannelRows::of_row(view, &row, &channel)? else { continue };
         let mut are_messages = false;
@@ -158,7 +169,7 @@ fn of_listed(view: ReadView<'_>, mark: i64, rest: &HashMap<i64, Vec<i64>>, info:
         None => usage_of_thread(view, thread, mark)?,
     };
     if stored.is_none() || !is_current {
-        counts.messages = messages(view, info)?;
+        counts.messages = messages(view, info, None)?;
     }
     for seq in rest.get(&thread).into_iter().flatten() {
         counts.add_usage(usage_of_checkpoint(view, *seq)?);

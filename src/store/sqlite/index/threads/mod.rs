@@ -31,6 +31,7 @@ use crate::store::batch::NewWrites;
 use crate::store::counts::ThreadCounts;
 use crate::store::record::CheckpointRecord;
 use crate::store::sqlite::commit::caches::Caches;
+use crate::store::sqlite::commit::places::BranchPlaces;
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::index::projection::Projection;
 use crate::store::sqlite::query::{FromColumns, Statements};
@@ -95,7 +96,7 @@ fn count(conn: &Connection, caches: &mut Caches, thread: &ThreadId) -> Res<()> {
         if let Some(counts) = &mut row.counts
             && let Some(info) = undamaged(info(view, thread, row.newest))?
         {
-            counts.messages = undamaged(counts::messages(view, &info))?.unwrap_or(0);
+            counts.messages = undamaged(counts::messages(view, &info, None))?.unwrap_or(0);
         }
         row.put(conn, view.keys)?;
     }
@@ -197,17 +198,23 @@ fn follow(conn: &Connection, caches: &mut Caches) -> Res<()> {
     let stored = undamaged(mark(caches.view(conn)))?.unwrap_or(0);
     let mut mark = stored;
     let mut threads: BTreeMap<i64, FollowedThread> = BTreeMap::new();
-    type Next = (i64, Option<i64>, Option<i64>);
-    for (seq, thread, root) in conn.all::<Next, Vec<_>>(sql::NEXT, [stored, THREADS_FOLLOWED_MAX])? {
+    let mut owners: BTreeMap<i64, Option<(i64, bool)>> = BTreeMap::new();
+    for (seq, namespace) in conn.all::<(i64, i64), Vec<_>>(sql::NEXT, [stored, THREADS_FOLLOWED_MAX])? {
         // A table that goes back would never come to the end of the log.
         if seq <= mark {
             return Err(corrupt(format!("checkpoint {seq}"), "the log gives it out of order"));
         }
         mark = seq;
-        let Some(thread) = thread else { continue };
+        let owner = match owners.get(&namespace) {
+            Some(owner) => *owner,
+            None => *owners.entry(namespace).or_insert(conn.first(sql::THREAD_OF, [namespace])?),
+        };
+        let Some((thread, is_root)) = owner else { continue };
         let followed = threads.entry(thread).or_default();
         followed.seqs.push(mark);
-        followed.root = root.map(|namespace| (namespace, mark)).or(followed.root);
+        if is_root {
+            followed.root = Some((namespace, mark));
+        }
     }
     for (thread, followed) in threads {
         follow_thread(caches, conn, mark, thread, &followed)?;
@@ -248,7 +255,9 @@ fn follow_thread(caches: &Caches, conn: &Connection, mark: i64, thread: i64, fol
         None => None,
     };
     match (followed.root, row) {
-        (Some((_, seq)), _) if newest == Some(seq) => derived(view, thread, seq, usage)?.put(view.conn, view.keys),
+        (Some((_, seq)), _) if newest == Some(seq) => {
+            derived(view, thread, seq, usage, Some(&caches.places))?.put(view.conn, view.keys)
+        }
         // A thread with newer checkpoints is followed with these. Its row counts those up to the mark.
         (_, Some(row)) => StateRow { counts: usage, ..row }.put(view.conn, view.keys),
         (Some((_, seq)), None) => {
@@ -266,14 +275,20 @@ fn renew(view: ReadView<'_>, mark: i64, thread: i64, newest: i64) -> Res<()> {
         Some(row) => row.counts,
         None => undamaged(usage_of_thread(view, thread, mark))?,
     };
-    derived(view, thread, newest, usage)?.put(view.conn, view.keys)
+    derived(view, thread, newest, usage, None)?.put(view.conn, view.keys)
 }
 
 /// Derives the row of a thread from the log, but for its tokens and costs.
-fn derived(view: ReadView<'_>, thread: i64, newest: i64, usage: Option<ThreadCounts>) -> Res<StateRow> {
+fn derived(
+    view: ReadView<'_>,
+    thread: i64,
+    newest: i64,
+    usage: Option<ThreadCounts>,
+    places: Option<&BranchPlaces>,
+) -> Res<StateRow> {
     let info = undamaged(info(view, thread, newest))?;
     let messages = match info.as_ref().zip(usage) {
-        Some((info, _)) => undamaged(counts::messages(view, info))?,
+        Some((info, _)) => undamaged(counts::messages(view, info, places))?,
         None => None,
     };
     let counts = usage.zip(messages).map(|(usage, messages)| ThreadCounts { messages, ..usage });

@@ -20,10 +20,11 @@ pub(super) const TAIL_RANKED: &str = "SELECT c.seq, t.id, coalesce(typeof(c.meta
      CASE WHEN c.tasks IS NULL THEN c.id END, n.id \
      FROM checkpoint c CROSS JOIN namespace n ON n.id = c.namespace \
      CROSS JOIN thread t ON t.id = n.thread WHERE c.seq > ?1 AND n.path = '' ORDER BY c.seq";
-/// The next checkpoints after one of the log, with their threads; those of root namespaces have their namespace.
-pub(super) const NEXT: &str = "SELECT c.seq, t.id, CASE n.path WHEN '' THEN n.id END FROM checkpoint c \
-     LEFT JOIN namespace n ON n.id = c.namespace LEFT JOIN thread t ON t.id = n.thread \
-     WHERE c.seq > ?1 ORDER BY c.seq LIMIT ?2";
+/// The next checkpoints after one of the log, with their namespaces.
+pub(super) const NEXT: &str = "SELECT seq, namespace FROM checkpoint WHERE seq > ?1 ORDER BY seq LIMIT ?2";
+/// The thread of a namespace, and whether that is the root namespace. A deleted thread has no row.
+pub(super) const THREAD_OF: &str = "SELECT t.id, n.path = '' FROM namespace n CROSS JOIN thread t ON t.id = n.thread \
+     WHERE n.id = ?1";
 /// The checkpoints after one of the log, in all namespaces, each with its thread.
 pub(super) const REST: &str = "SELECT c.seq, n.thread FROM checkpoint c CROSS JOIN namespace n ON n.id = c.namespace \
      WHERE c.seq > ?1 ORDER BY c.seq";
