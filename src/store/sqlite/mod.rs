@@ -32,6 +32,7 @@ mod file;
 mod functions;
 mod index;
 mod keys;
+mod number_map;
 mod query;
 mod read;
 mod remove;

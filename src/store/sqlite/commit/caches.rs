@@ -14,6 +14,7 @@ use crate::store::sqlite::file::table_group::TableGroup;
 use crate::store::sqlite::index::threads::QueueTail;
 use crate::store::sqlite::index::threads::unfollowed::Unfollowed;
 use crate::store::sqlite::keys::Keys;
+use crate::store::sqlite::number_map::NumberMap;
 use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::list_end::ListEnds;
 use crate::store::sqlite::read::names::Names;
@@ -35,12 +36,12 @@ pub(crate) struct Caches {
     /// The number of the thread that the present batch writes to.
     pub(crate) thread: i64,
     /// The threads that are noted as users of a name; 0 is among them if there are too many to note.
-    users: HashMap<i64, Vec<i64>>,
+    users: NumberMap<i64, Vec<i64>>,
     /// Names that were erased when the caches of names were filled.
     names_erased: i64,
     /// The numbers of namespaces and of their threads.
     pub(crate) namespaces: HashMap<(ThreadId, Namespace), (i64, i64)>,
-    pub(crate) known: HashMap<i64, Arc<Known>>,
+    pub(crate) known: NumberMap<i64, Arc<Known>>,
     pub(crate) heads: RetainedHeads,
     pub(crate) leases: RetainedLeases,
     /// The places of the newest rows at the ends of branches.
@@ -134,8 +135,8 @@ impl Caches {
             self.users.clear();
         }
         self.unfollowed.bound();
-    }
         was_refreshed
+    }
 
     /// Returns the id of a name, which is interned if it is new.
     pub(crate) fn intern(&mut self, conn: &Connection, kind: Kind, text: &str) -> Res<i64> {
@@ -242,8 +243,8 @@ impl Caches {
         conn: &Connection,
         thread: &ThreadId,
         namespace: &Namespace,
-    ) -> Res<Option<StoredHead>> {
         is_current: impl FnOnce() -> bool,
+    ) -> Res<Option<StoredHead>> {
         let place = self.namespaces.get(&(thread.clone(), namespace.clone())).copied();
         let Some((number, thread)) = place else { return Ok(None) };
         let Some(head) = self.heads.bare(number) else { return Ok(None) };

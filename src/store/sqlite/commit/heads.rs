@@ -4,13 +4,13 @@ use crate::base::CheckpointId;
 use crate::limits::WRITER_CACHE_MAX;
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::keys::Keys;
+use crate::store::sqlite::number_map::NumberMap;
 use crate::store::sqlite::read::head;
 use rusqlite::Connection;
-use std::collections::HashMap;
 
 /// The newest checkpoints of namespaces that the writer retains, where they are the heads.
 #[derive(Debug, Default)]
-pub(crate) struct RetainedHeads(HashMap<i64, RetainedHead>);
+pub(crate) struct RetainedHeads(NumberMap<i64, RetainedHead>);
 
 /// A head that the writer has stored.
 #[derive(Debug)]

@@ -4,14 +4,14 @@ use super::caches::Caches;
 use crate::limits::WRITER_CACHE_MAX;
 use crate::store::lease::LeaseRecord;
 use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::number_map::NumberMap;
 use crate::store::sqlite::read::lease::read;
 use rusqlite::Connection;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The leases of threads that the writer retains.
 #[derive(Debug, Default)]
-pub(crate) struct RetainedLeases(pub(crate) HashMap<i64, RetainedLease>);
+pub(crate) struct RetainedLeases(pub(crate) NumberMap<i64, RetainedLease>);
 
 /// The lease of a thread, with what its next release need not find out again.
 #[derive(Debug)]

@@ -5,14 +5,15 @@
 //! places of a branch that the writer does not know, which is that of `lineage`.
 
 use crate::limits::PLACES_CACHE_MAX;
+use crate::store::sqlite::number_map::NumberMap;
 use crate::store::sqlite::rows::pack::RowPlace;
 use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, NO_CHANGES, VersionRow};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// The places by branch.
 #[derive(Debug, Default)]
 pub(crate) struct BranchPlaces {
-    ends: HashMap<i64, BranchEnd>,
+    ends: NumberMap<i64, BranchEnd>,
     /// Number of places that were added.
     count: usize,
 }

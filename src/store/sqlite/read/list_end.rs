@@ -9,11 +9,11 @@ use super::items::ChannelRows;
 use super::lineage;
 use crate::limits::LIST_RUN_MAX;
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::number_map::NumberMap;
 use crate::store::sqlite::rows::list_end::{ALL_WRITTEN, ListEnd};
 use crate::store::sqlite::rows::pack::DeletedRange;
 use crate::store::sqlite::rows::version::LIST;
 use crate::store::sqlite::view::ReadView;
-use std::collections::HashMap;
 
 /// The newest version row of a channel, as far as a list needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(crate) struct NewestRow {
 /// The newest version rows of channels that were lists, by branch and channel. Rows of a branch are read or written in
 /// ascending order.
 #[derive(Debug, Default)]
-pub(crate) struct ListEnds(HashMap<(i64, i64), NewestRow>);
+pub(crate) struct ListEnds(NumberMap<(i64, i64), NewestRow>);
 
 impl ListEnds {
     pub(crate) fn clear(&mut self) {

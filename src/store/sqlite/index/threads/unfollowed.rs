@@ -9,16 +9,16 @@
 use crate::limits::WRITER_CACHE_MAX;
 use crate::store::batch::ItemIndex;
 use crate::store::counts::ThreadCounts;
+use crate::store::sqlite::number_map::NumberMap;
 use crate::store::sqlite::rows::pack::ValueColumn;
-use std::collections::HashMap;
 
 /// The tokens and the costs of checkpoints that the table does not follow yet.
 #[derive(Debug, Default)]
 pub(crate) struct Unfollowed {
     /// The first payload of which the tokens are known, if it has any.
     first_payload: Option<i64>,
-    tokens: HashMap<i64, ThreadCounts>,
-    checkpoints: HashMap<i64, ThreadCounts>,
+    tokens: NumberMap<i64, ThreadCounts>,
+    checkpoints: NumberMap<i64, ThreadCounts>,
 }
 
 impl Unfollowed {
