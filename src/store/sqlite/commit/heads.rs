@@ -50,6 +50,14 @@ impl RetainedHeads {
         }
     }
 
+    /// Returns whether it is known that no task has stored writes at a checkpoint, which the caller is about to do.
+    pub(crate) fn take_bare(&mut self, namespace: i64, id: &CheckpointId) -> bool {
+        match self.0.get_mut(&namespace) {
+            Some(head) if head.id == *id => std::mem::take(&mut head.is_bare),
+            _ => false,
+        }
+    }
+
     /// Returns the head of a namespace if it is known that no task has stored writes at it.
     pub(crate) fn bare(&self, namespace: i64) -> Option<CheckpointId> {
         self.0.get(&namespace).filter(|head| head.is_bare).map(|head| head.id)

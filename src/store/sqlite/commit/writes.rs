@@ -49,7 +49,10 @@ impl Tx<'_> {
                 references::find(self, &delta.of)?;
             }
         }
-        let taken = if self.is_own(of) { HashMap::new() } else { self.taken(of, task)? };
+        // Most tasks store their writes once, with the checkpoint that consumes them.
+        let has_none = self.is_own(of) || self.caches.heads.take_bare(self.namespace, &of.id);
+        debug_assert!(!has_none || self.is_own(of) || self.taken(of, task).map_or(true, |taken| taken.is_empty()));
+        let taken = if has_none { HashMap::new() } else { self.taken(of, task)? };
         let mut covered = Vec::new();
         for run in runs(accepted(new, |index| index >= 0 && taken.contains_key(&i64::from(index)))) {
             let rows: Vec<NewRow<'_>> =
