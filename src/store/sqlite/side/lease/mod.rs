@@ -21,7 +21,7 @@ use crate::store::sqlite::file::table_group::TableGroup;
 use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::read::lease::read;
 use crate::store::sqlite::tables::{TableRow, lease};
-use rusqlite::Connection;
+use rusqlite::{Connection, params};
 
 /// Writes a batch with its lease in the open transaction. On an error the caller rolls back.
 pub(crate) fn write(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
@@ -85,7 +85,11 @@ fn put(
     let (epoch, recoveries) = (lease.epoch.cast_signed(), lease.recoveries.cast_signed());
     let retained = caches.leases.0.remove(&thread);
     let is_in_groups = retained.as_ref().is_none_or(|retained| retained.is_in_groups);
-    let is_claim = lease.is_claim(retained.as_ref().and_then(|retained| retained.lease.as_ref()));
+    let before = retained.as_ref().and_then(|retained| retained.lease.as_ref());
+    let is_claim = lease.is_claim(before);
+    // The check covers the text of the process, which is known if this writer has stored it.
+    let moves_expiry = retained.as_ref().is_some_and(|retained| retained.process.is_some())
+        && before.is_some_and(|before| LeaseRecord { expires_at: lease.expires_at, ..before.clone() } == *lease);
     let known = retained.and_then(|retained| retained.process.zip(retained.lease));
     let process = known.filter(|(_, before)| before.owner.is_of_process_of(&lease.owner)).map(|(text, _)| text);
     let process = process.unwrap_or_else(|| lease.owner.process_text().into());
@@ -95,9 +99,14 @@ fn put(
     if is_new {
         TableGroup::Leases.make(conn)?;
     }
-    let statement = if is_new { lease::Row::INSERT } else { sql::LEASE_UPDATE };
     caches.fresh = true;
-    if row.store(conn, statement, Some(row.row_check().finish_keyed(&caches.keys)))? != 1 {
+    let check = row.row_check().finish_keyed(&caches.keys);
+    let stored = match (is_new, moves_expiry) {
+        (true, _) => row.store(conn, lease::Row::INSERT, Some(check)),
+        (false, true) => conn.run(sql::LEASE_EXPIRY, params![thread, expires_at, check]),
+        (false, false) => row.store(conn, sql::LEASE_UPDATE, Some(check)),
+    };
+    if stored? != 1 {
         return Err(corrupt(row.place(), "the row of a lease that was read is missing"));
     }
     let releases = lease.expires_at.is_none();

@@ -2,6 +2,8 @@
 
 pub(super) const LEASE_UPDATE: &str = "UPDATE lease SET epoch = ?2, owner = ?3, process = ?4, expires_at = ?5, \
      recoveries = ?6, xxh3 = ?7 WHERE thread = ?1";
+/// A release or a renewal, which changes nothing else.
+pub(super) const LEASE_EXPIRY: &str = "UPDATE lease SET expires_at = ?2, xxh3 = ?3 WHERE thread = ?1";
 
 /// The threads of a group, and until when the claim of each counts for its rate.
 pub(super) const GROUP_MEMBERS: &str =
