@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use crate::base::{Namespace, PayloadRef, ThreadId, Value};
 use crate::limits::INDEX_SNAPSHOT_INTERVAL;
+use crate::message::Role;
 use crate::store::counts::{StatedCall, stated_calls};
 use crate::store::log::LogExt;
 use crate::store::record::{ChannelRecord, ChannelValue, CheckpointRecord, is_control};
@@ -134,6 +135,10 @@ pub struct UsageTotal {
     pub input_tokens: u64,
     /// Tokens written.
     pub output_tokens: u64,
+    /// The part of the tokens read that the provider had cached. A stated call does not say it.
+    pub cached_tokens: u64,
+    /// The part of the tokens read that the provider wrote into its cache. A stated call does not say it.
+    pub cache_write_tokens: u64,
     /// The stated costs in US dollars.
     pub cost_usd: f64,
     /// Bytes of the values and items that checkpoints of all namespaces wrote, as they are encoded; the node is that of
@@ -176,6 +181,8 @@ struct UsageOfCall {
     model: Option<String>,
     input_tokens: u64,
     output_tokens: u64,
+    cached_tokens: u64,
+    cache_write_tokens: u64,
     cost_usd: f64,
 }
 
@@ -402,6 +409,8 @@ impl UsageSums<'_> {
         sum.calls += 1;
         sum.input_tokens = sum.input_tokens.saturating_add(call.input_tokens);
         sum.output_tokens = sum.output_tokens.saturating_add(call.output_tokens);
+        sum.cached_tokens = sum.cached_tokens.saturating_add(call.cached_tokens);
+        sum.cache_write_tokens = sum.cache_write_tokens.saturating_add(call.cache_write_tokens);
         sum.cost_usd += call.cost_usd;
         key
     }
@@ -475,6 +484,7 @@ fn stated(record: &CheckpointRecord, parent: Option<&CheckpointRecord>) -> Optio
         input_tokens,
         output_tokens,
         cost_usd,
+        ..UsageOfCall::default()
     };
     stated_calls(record.metadata.as_deref()).map(|calls| calls.into_iter().map(call).collect())
 }
@@ -523,12 +533,27 @@ impl Put<'_> {
         if !counted.insert(record.branch, self.channel, position) {
             return Ok(None);
         }
-        let model = item_message(self.payload)?.and_then(|message| {
+        let message = item_message(self.payload)?;
+        let model = message.as_ref().and_then(|message| {
             message.response_metadata.get("model_name").and_then(Value::as_str).map(ToOwned::to_owned)
         });
+        let usage = message.as_ref().and_then(|message| match &message.role {
+            Role::Ai(ai) => ai.usage.as_deref(),
+            _ => None,
+        });
+        let detail = |name: &str| {
+            let count = usage.and_then(|usage| usage.input_token_details.as_ref()?.get(name)?.as_int());
+            count.and_then(|count| u64::try_from(count).ok()).unwrap_or(0)
+        };
         let tokens = |count: Option<u32>| u64::from(count.unwrap_or(0));
-        let (input_tokens, output_tokens) = (tokens(index.input_tokens), tokens(index.output_tokens));
-        Ok(Some(UsageOfCall { model, input_tokens, output_tokens, ..UsageOfCall::default() }))
+        Ok(Some(UsageOfCall {
+            model,
+            input_tokens: tokens(index.input_tokens),
+            output_tokens: tokens(index.output_tokens),
+            cached_tokens: detail("cache_read"),
+            cache_write_tokens: detail("cache_creation"),
+            ..UsageOfCall::default()
+        }))
     }
 }
 
