@@ -32,25 +32,25 @@ pub(crate) fn database(path: &Path) -> Option<SourceDatabase> {
     database.filter(is_langgraph)
 }
 
-/// Imports the file of the arguments: the database that was opened of it, if there is one.
+/// Imports a file: the database that was opened of it, if there is one.
 pub(crate) fn import(
-    args: &args::ImportArgs,
+    path: &Path,
     database: Option<SourceDatabase>,
     store: NamedStore<'_>,
     out: &mut Printer,
 ) -> Result<u8, CommandFailure> {
-    if !args.file.exists() {
-        let message = format!("{} does not exist", args.file.display());
+    if !path.exists() {
+        let message = format!("{} does not exist", path.display());
         return Err(CommandFailure::not_found("file_not_found", message));
     }
-    let source = file_bytes(&args.file);
+    let source = file_bytes(path);
     let before = store.path.map_or(0, file_bytes);
     let say = |summary: &DatabaseImport| progress::say(|| said(summary));
     // The store is closed at the end, and its log copied.
     let saver = Saver::new(point::open_or_make(store)?);
     let summary = match database {
-        Some(database) => import_database(&args.file, &database, &saver, say)?,
-        None => import_sqlite(&args.file, &saver, say)?,
+        Some(database) => import_database(path, &database, &saver, say)?,
+        None => import_sqlite(path, &saver, say)?,
     };
     drop(saver);
     progress::clear();
@@ -80,7 +80,7 @@ pub(crate) fn import(
     }
     match summary.checkpoints + summary.checkpoints_unchanged + summary.items {
         0 => {
-            let message = format!("no checkpoint and no item was read from {}", args.file.display());
+            let message = format!("no checkpoint and no item was read from {}", path.display());
             Err(CommandFailure::new(1, "nothing_imported", message))
         }
         _ => Ok(0),

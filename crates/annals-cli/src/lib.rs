@@ -23,6 +23,7 @@ mod facts;
 mod flow_drawing;
 mod flow_run;
 mod fork;
+mod found;
 mod heads;
 mod histories;
 mod interrupt;
@@ -41,6 +42,7 @@ mod path;
 mod pending;
 mod pickaxe;
 mod point;
+mod prices;
 mod progress;
 mod prune;
 mod repair;
@@ -123,6 +125,7 @@ fn waits_for(verb: &Verb) -> Option<&'static str> {
         Verb::Restore(_) => "verifying the backup",
         Verb::Recover(_) => "reading the damaged store",
         Verb::Compact => "compacting the store",
+        Verb::Import(args) if args.watch || args.file.is_none() => return None,
         Verb::Import(_) => "reading histories",
         Verb::Export(_) => "exporting",
         Verb::Prune(_) => "pruning",
@@ -191,7 +194,7 @@ fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
         Verb::Retry(args) => outside::retry(args, &outside::open(args, store)?, out),
         Verb::Restart(args) => restart::run(args, &point::open_to_write(store)?, out),
         Verb::Export(args) => transfer::export(args, &point::open_to_read(store)?, store, out),
-        Verb::Import(args) => transfer::import(args, store, out),
+        Verb::Import(args) => transfer::import(args, no_input, store, out),
         Verb::Demo(args) => demo::run(args, store, out),
     }
 }

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use annals::base::{CheckpointId, ThreadId};
 use annals_runs::ThreadRuns;
 
-use annals::history::{Thread, UsageQuery};
+use annals::history::{Thread, UsageQuery, UsageTotal};
 use annals::store::record::ChannelValue;
 use annals::store::{ItemRange, Store};
 use serde_json::{Value as Json, json};
@@ -22,6 +22,7 @@ use serde_json::{Value as Json, json};
 use crate::args::{StatsArgs, StatsField};
 use crate::errors::CommandFailure;
 use crate::output::{self, Printer, grouped, size};
+use crate::prices::PriceTable;
 use crate::sql::quoted;
 use crate::steps;
 use crate::words;
@@ -40,7 +41,10 @@ struct HistorySum {
     seconds: Option<f64>,
     /// The tokens read, and those written.
     tokens: Option<(u64, u64)>,
+    /// The sum of the costs that are known.
     cost_usd: Option<f64>,
+    /// The model calls whose cost is not known.
+    unpriced_calls: u64,
 }
 
 /// The sums by the values of the fields, in their order; the value of what has none is `None`.
@@ -52,10 +56,11 @@ pub(crate) fn run(args: &StatsArgs, store: &Store, out: &mut Printer) -> Result<
         Some(newest) => store.position(newest)? != store.position(u64::MAX)?,
         None => false,
     };
+    let prices = PriceTable::open(args.prices.as_deref())?;
     let mut sums = match &args.by[..] {
-        [StatsField::Node] => by_node(store, newest)?,
+        [StatsField::Node] => by_node(store, newest, &prices)?,
         [StatsField::Channel] => by_channel(store, newest)?,
-        fields => usage(store, fields, newest)?,
+        fields => usage(store, fields, newest, &prices)?,
     };
     if older && !out.is_json() {
         output::note(format!("of the newest {} checkpoints; --last 0 counts all", grouped(args.last)));
@@ -99,15 +104,34 @@ pub(crate) fn run(args: &StatsArgs, store: &Store, out: &mut Printer) -> Result<
             sum.bytes.map(size).unwrap_or_default(),
             tokens(input),
             tokens(output),
-            sum.cost_usd.map(|cost| format!("{cost:.4}")).unwrap_or_default(),
+            sum.shown_cost(),
             sum.seconds.map(|seconds| format!("{seconds:.3}")).unwrap_or_default(),
         ]);
         cells.push(row);
     }
-    steps::table(&cells, more, "the store has nothing to sum", out)
+    let unpriced: u64 = sums.values().map(|sum| sum.unpriced_calls).sum();
+    let code = steps::table(&cells, more, "the store has nothing to sum", out)?;
+    if unpriced > 0 {
+        out.flush()?;
+        output::note(format!(
+            "{} without a known price; --prices FILE names prices",
+            output::count(unpriced as usize, "model call")
+        ));
+    }
+    Ok(code)
 }
 
 impl HistorySum {
+    /// Returns the cost as a table shows it: with a sign behind it if more calls have no known cost.
+    fn shown_cost(&self) -> String {
+        match (self.cost_usd, self.unpriced_calls) {
+            (Some(cost), 0) => format!("{cost:.4}"),
+            (Some(cost), _) => format!("{cost:.4}+"),
+            (None, 0) => String::new(),
+            (None, _) => "unknown".to_owned(),
+        }
+    }
+
     fn document(&self, names: &[&str], key: &[Option<String>]) -> Json {
         let mut document = json!({});
         match key {
@@ -120,14 +144,20 @@ impl HistorySum {
         document["input_tokens"] = json!(input);
         document["output_tokens"] = json!(output);
         document["cost_usd"] = json!(self.cost_usd);
+        document["unpriced_calls"] = json!(self.unpriced_calls);
         document["seconds"] = json!(self.seconds);
         document
     }
 }
 
 /// Sums the model calls, and by fields that all checkpoints have what these wrote and how long they took.
-fn usage(store: &Store, fields: &[StatsField], newest: Option<u64>) -> Result<Sums, CommandFailure> {
-    let mut query = UsageQuery::new().measured();
+fn usage(
+    store: &Store,
+    fields: &[StatsField],
+    newest: Option<u64>,
+    prices: &PriceTable,
+) -> Result<Sums, CommandFailure> {
+    let mut query = UsageQuery::new();
     if let Some(newest) = newest {
         query = query.newest(newest);
     }
@@ -143,30 +173,42 @@ fn usage(store: &Store, fields: &[StatsField], newest: Option<u64>) -> Result<Su
             }
         };
     }
+    let key = |total: &UsageTotal| fields.iter().map(|field| value(total, field)).collect::<Vec<_>>();
     let mut sums = Sums::new();
-    for total in store.usage(query)? {
-        let value = |field: &StatsField| match field {
-            StatsField::Node => total.node.as_ref().map(ToString::to_string),
-            StatsField::Model => total.model.clone(),
-            StatsField::Day => total.day.clone(),
-            StatsField::Thread => total.thread.as_ref().map(|thread| thread.as_str().to_owned()),
-            StatsField::Channel => None,
-        };
-        let sum = sums.entry(fields.iter().map(value).collect()).or_default();
+    for total in store.usage(query.clone().measured())? {
+        let sum = sums.entry(key(&total)).or_default();
         sum.count = total.calls;
         sum.bytes = total.bytes;
         if total.calls > 0 {
             sum.tokens = Some((total.input_tokens, total.output_tokens));
-            sum.cost_usd = Some(total.cost_usd);
         }
         sum.seconds = total.time.map(|time| time.as_secs_f64());
+    }
+    // A price is that of a model on a day.
+    for total in store.usage(query.by_model().by_day())?.into_iter().filter(|total| total.calls > 0) {
+        let sum = sums.entry(key(&total)).or_default();
+        match prices.cost(&total) {
+            Some(cost) => *sum.cost_usd.get_or_insert(0.0) += cost,
+            None => sum.unpriced_calls += total.calls,
+        }
     }
     Ok(sums)
 }
 
+/// Returns the value of a field of a sum.
+fn value(total: &UsageTotal, field: &StatsField) -> Option<String> {
+    match field {
+        StatsField::Node => total.node.as_ref().map(ToString::to_string),
+        StatsField::Model => total.model.clone(),
+        StatsField::Day => total.day.clone(),
+        StatsField::Thread => total.thread.as_ref().map(|thread| thread.as_str().to_owned()),
+        StatsField::Channel => None,
+    }
+}
+
 /// Sums the tasks of the root graphs, and the tasks they called, with their time, and the model calls of each node.
-fn by_node(store: &Store, newest: Option<u64>) -> Result<Sums, CommandFailure> {
-    let mut sums = usage(store, &[StatsField::Node], newest)?;
+fn by_node(store: &Store, newest: Option<u64>, prices: &PriceTable) -> Result<Sums, CommandFailure> {
+    let mut sums = usage(store, &[StatsField::Node], newest, prices)?;
     // The steps have the times of these tasks too.
     sums.values_mut().for_each(|sum| (sum.count, sum.seconds) = (0, None));
     each_thread(store, newest, &mut |thread, counted| {

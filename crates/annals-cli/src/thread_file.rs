@@ -64,15 +64,20 @@ pub(crate) fn export(
     Ok(0)
 }
 
-pub(crate) fn import(args: &args::ImportArgs, store: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
+pub(crate) fn import(
+    args: &args::ImportArgs,
+    path: &Path,
+    store: NamedStore<'_>,
+    out: &mut Printer,
+) -> Result<u8, CommandFailure> {
     if args.lines || args.lenient {
         return Err(CommandFailure::usage("--lines and --lenient are for files of messages, and this file is a store"));
     }
-    let file = store.open_other(&args.file)?;
+    let file = store.open_other(path)?;
     let threads = file.threads_after(None, 2)?;
     let [thread] = &*threads else {
         let found = if threads.is_empty() { "no thread" } else { "more than one thread" };
-        let message = format!("{} has {found}, and import takes a file with one", args.file.display());
+        let message = format!("{} has {found}, and import takes a file with one", path.display());
         return Err(CommandFailure::usage(message).hint("annals export THREAD --format thread writes such a file"));
     };
     let target = point::open_or_make(store)?;

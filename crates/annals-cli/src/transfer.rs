@@ -180,32 +180,46 @@ fn report_export(report: &ExportReport) {
     report_problems(&report.refused, "cannot be written in the format and were left out");
 }
 
-pub(crate) fn import(args: &args::ImportArgs, store: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
-    point::leaving_no_empty(store, || import_any(args, store, out))
+pub(crate) fn import(
+    args: &args::ImportArgs,
+    no_input: bool,
+    store: NamedStore<'_>,
+    out: &mut Printer,
+) -> Result<u8, CommandFailure> {
+    point::leaving_no_empty(store, || match &args.file {
+        Some(file) => import_any(args, file, store, out),
+        None => histories::import_found(args, no_input, store, out),
+    })
 }
 
-fn import_any(args: &args::ImportArgs, store: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
-    if args.from.is_none() && thread_file::is_store(&args.file) {
-        return thread_file::import(args, store, out);
+fn import_any(
+    args: &args::ImportArgs,
+    file: &Path,
+    store: NamedStore<'_>,
+    out: &mut Printer,
+) -> Result<u8, CommandFailure> {
+    if args.from.is_none() && !args.is_of_histories() && thread_file::is_store(file) {
+        return thread_file::import(args, file, store, out);
     }
     let Some(name) = &args.name else {
         let is_langgraph = args.from == Some(ImportSource::LangGraph);
-        let database = if args.from.is_none() { langgraph::database(&args.file) } else { None };
+        let is_any = args.from.is_none() && !args.is_of_histories();
+        let database = if is_any { langgraph::database(file) } else { None };
         return match is_langgraph || database.is_some() {
-            true => langgraph::import(args, database, store, out),
-            false => histories::import(args, store, out),
+            true => langgraph::import(file, database, store, out),
+            false => histories::import(args, file, store, out),
         };
     };
-    let input: Box<dyn Read> = if args.file.as_os_str() == "-" {
+    let input: Box<dyn Read> = if file.as_os_str() == "-" {
         Box::new(io::stdin().lock())
     } else {
-        let file = File::open(&args.file).map_err(|error| match error.kind() {
+        let opened = File::open(file).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
-                CommandFailure::not_found("file_not_found", format!("file {} does not exist", args.file.display()))
+                CommandFailure::not_found("file_not_found", format!("file {} does not exist", file.display()))
             }
-            _ => CommandFailure::new(70, "io", format!("{}: {error}", args.file.display())),
+            _ => CommandFailure::new(70, "io", format!("{}: {error}", file.display())),
         })?;
-        Box::new(file)
+        Box::new(opened)
     };
     let store = point::open_or_make(store)?;
     let thread = store.thread(name)?;

@@ -62,7 +62,7 @@ pub(crate) fn run(args: &args::RmArgs, no_input: bool, store: &Store, out: &mut 
 }
 
 /// Asks on a terminal. Returns false without one.
-fn asked(what: &str) -> io::Result<bool> {
+pub(crate) fn asked(what: &str) -> io::Result<bool> {
     let (stdin, mut stderr) = (io::stdin(), io::stderr());
     if !stdin.is_terminal() || !stderr.is_terminal() {
         return Ok(false);

@@ -144,6 +144,10 @@ pub(crate) struct StatsArgs {
     /// Print comma-separated values
     #[arg(long, requires = "by")]
     pub(crate) csv: bool,
+    /// JSON list of prices by model and day in place of those of the program: [{"model": "m-1", "from": "2026-03-02",
+    /// "input": 3, "output": 15, "cache_read": 0.3}], in US dollars for a million tokens
+    #[arg(long, value_name = "FILE", requires = "by")]
+    pub(crate) prices: Option<PathBuf>,
     /// Show at most N sums (0: all)
     #[arg(long, short = 'n', value_name = "N", default_value_t = 0, requires = "by")]
     pub(crate) limit: usize,

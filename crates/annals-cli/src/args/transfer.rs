@@ -36,16 +36,28 @@ pub(crate) struct ExportArgs {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = programs())]
 pub(crate) struct ImportArgs {
     /// File or folder with histories of another program, or a store file with one thread; with --name a file
     /// (-: stdin) with a JSON list of messages, an object with such a list as "messages", or JSON objects in sequence
-    pub(crate) file: PathBuf,
-    /// Program of the histories: codex, claude-code, goose, opencode, zed or chat; langgraph for a database of its
-    /// SQLite saver [default: recognised by the content]
+    /// [default: the histories on this machine]
+    #[arg(required_if_eq("from", "langgraph"))]
+    pub(crate) file: Option<PathBuf>,
+    /// Program of the histories, of those below; langgraph for a database of its SQLite saver [default: recognised by
+    /// the content]
     #[arg(long, value_name = "KIND", conflicts_with = "name", value_parser = import_source)]
     pub(crate) from: Option<ImportSource>,
+    /// Do not ask before the histories on this machine are imported
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// Go on, and import what changes in the files
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) watch: bool,
+    /// Replace keys and tokens of well-known forms in histories, and print how many
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) redact: bool,
     /// Id of the new thread for a file of messages
-    #[arg(long, value_name = "NEW")]
+    #[arg(long, value_name = "NEW", requires = "file")]
     pub(crate) name: Option<String>,
     /// Format of each message: langchain, openai or pydantic-ai
     #[arg(long, value_name = "FORMAT", value_parser = message_format, default_value = "langchain", requires = "name")]
@@ -59,6 +71,32 @@ pub(crate) struct ImportArgs {
     /// Skip lines that cannot be read, and report them
     #[arg(long, requires = "name")]
     pub(crate) lenient: bool,
+}
+
+impl ImportArgs {
+    /// Returns the program of the histories, if it is named.
+    pub(crate) fn histories(&self) -> Option<SourceKind> {
+        match self.from {
+            Some(ImportSource::Histories(source)) => Some(source),
+            Some(ImportSource::LangGraph) | None => None,
+        }
+    }
+
+    /// Returns whether an option is given that only histories have.
+    pub(crate) fn is_of_histories(&self) -> bool {
+        self.watch || self.redact
+    }
+}
+
+/// Returns the programs whose histories are read, with the places where they are looked for.
+fn programs() -> String {
+    let mut text = "Programs whose histories are read:".to_owned();
+    for kind in SourceKind::ALL {
+        let facts = kind.facts();
+        let place = facts.places.first().map_or_else(|| "anywhere".to_owned(), ToString::to_string);
+        text.push_str(&format!("\n  {:<13} {} ({place})", kind.name(), facts.programs));
+    }
+    text
 }
 
 /// The program that wrote what is imported.

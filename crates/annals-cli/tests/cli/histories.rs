@@ -24,8 +24,18 @@ fn threads(document: &Json) -> Vec<(Json, usize)> {
 
 #[test]
 fn the_histories_of_each_program_are_recognised_and_exported() {
-    for name in ["codex/zstd-stored", "claude-code/rewound", "goose/many-sessions", "opencode/tree", "zed/odd-messages"]
-    {
+    for name in [
+        "codex/zstd-stored",
+        "claude-code/rewound",
+        "goose/many-sessions",
+        "opencode/tree",
+        "zed/odd-messages",
+        "cursor/editor",
+        "copilot/helper",
+        "cline/roo",
+        "adk/sqlite",
+        "openai-agents/odd-items",
+    ] {
         let bench = Bench::new();
         let input = format!("{}/input", fixture(name));
         let expected: Json =
@@ -160,4 +170,101 @@ fn arguments_of_a_file_of_messages_need_a_name() {
     }
     let missing = bench.annals(&["import", "nowhere"]);
     assert_eq!(code(&missing), 3, "{}", stderr(&missing));
+}
+
+/// Copies a folder.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() { copy(&path, &target) } else { _ = fs::copy(&path, target).unwrap() }
+    }
+}
+
+/// Runs the command with a home folder in the folder of the bench.
+fn at_home(bench: &Bench, arguments: &[&str]) -> std::process::Command {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_annals"));
+    command.args(arguments).current_dir(bench.path(".")).env("ANNALS_STORE", bench.path("store.db"));
+    command.env("HOME", bench.path("home")).env("CODEX_HOME", bench.path("codex"));
+    for name in ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR", "HERMES_HOME", "OPENCLAW_STATE_DIR"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_import_without_a_path_finds_the_histories_of_this_machine() {
+    let bench = Bench::new();
+    for (name, from, to) in [
+        ("codex/basic", "sessions", "codex/sessions"),
+        ("claude-code/basic", "projects", "home/.claude/projects"),
+        ("pi/basic", "agent/sessions", "home/.pi/agent/sessions"),
+        ("cursor/editor", "User", "home/.config/Cursor/User"),
+        ("hermes/state", "", "home/.hermes/profiles/coder"),
+    ] {
+        copy(&Path::new(&fixture(name)).join("input").join(from), &bench.path(to));
+    }
+    let refused = at_home(&bench, &["import"]).output().unwrap();
+    assert_eq!(code(&refused), 7);
+    let report = stderr(&refused);
+    assert!(report.contains("the histories of 5 programs would be imported; nothing was changed"), "{report}");
+    assert!(report.contains("claude-code") && report.contains("~/.claude/projects/-home-user-project"), "{report}");
+    assert!(report.contains("repeat it with --yes, or name a file or folder"), "{report}");
+    assert!(!bench.path("store.db").exists(), "a store was made");
+
+    let imported = at_home(&bench, &["--json", "import", "--yes"]).output().unwrap();
+    assert_eq!(code(&imported), 0, "{}", stderr(&imported));
+    let first = document(&imported.stdout);
+    assert_eq!(first["threads"]["new"], json!(7), "one of each, and two more of Hermes");
+    assert_eq!(first["files_without_thread"], json!([]));
+    let again = document(&at_home(&bench, &["--json", "import", "--yes"]).output().unwrap().stdout);
+    assert_eq!((&again["threads"]["unchanged"], &again["messages"]), (&json!(7), &json!(0)));
+    let one = document(&at_home(&bench, &["--json", "import", "--yes", "--from", "pi"]).output().unwrap().stdout);
+    assert_eq!(one["threads"]["unchanged"], json!(1));
+    let none = at_home(&bench, &["import", "--yes", "--from", "zed"]).output().unwrap();
+    assert_eq!(code(&none), 1);
+    assert!(stderr(&none).contains("no history was found on this machine"), "{}", stderr(&none));
+}
+
+#[test]
+fn a_watched_file_is_imported_as_it_grows_and_nothing_twice() {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    let bench = Bench::new();
+    fs::write(bench.path("log.jsonl"), "{\"role\": \"user\", \"content\": \"hi\"}\n").unwrap();
+    let start = || {
+        let mut command = at_home(&bench, &["import", "log.jsonl", "--watch"]);
+        let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        (child, lines)
+    };
+    let (mut child, mut lines) = start();
+    assert_eq!(lines.next().unwrap().unwrap(), "1 thread new, 0 grown, 0 unchanged; 1 message imported");
+    let mut file = fs::OpenOptions::new().append(true).open(bench.path("log.jsonl")).unwrap();
+    file.write_all(b"{\"role\": \"assistant\", \"content\": \"hello\"}\n").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "0 threads new, 1 grown, 0 unchanged; 1 message imported");
+    child.kill().unwrap();
+    child.wait().unwrap();
+
+    file.write_all(b"{\"role\": \"user\", \"content\": \"bye\"}\n").unwrap();
+    let (mut child, mut lines) = start();
+    let after_kill = lines.next().unwrap().unwrap();
+    assert_eq!(after_kill, "0 threads new, 1 grown, 0 unchanged; 1 message imported");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(bench.json(&["import", "log.jsonl"])["threads"], json!({"new": 0, "grown": 0, "unchanged": 1}));
+}
+
+#[test]
+fn secrets_are_replaced_and_counted() {
+    let bench = Bench::new();
+    let key = format!("ghp_{}", "a1".repeat(18));
+    let line = json!({"role": "user", "content": format!("my key is {key}.")});
+    fs::write(bench.path("log.jsonl"), format!("{line}\n")).unwrap();
+    let imported = bench.json(&["import", "log.jsonl", "--redact"]);
+    assert_eq!((&imported["redacted"], &imported["messages"]), (&json!(1), &json!(1)));
+    let exported = bench.json(&["export", "--all", "--format", "turns-json"]);
+    assert_eq!(exported["threads"][0]["turns"][0]["messages"][0]["text"], "my key is [redacted: github].");
+    assert_eq!(bench.json(&["import", "log.jsonl", "--redact"])["threads"]["unchanged"], json!(1));
 }

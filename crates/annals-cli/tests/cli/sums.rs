@@ -83,7 +83,7 @@ fn sums_are_those_of_the_log() {
         "the parallel tasks end after midnight, after eight seconds"
     );
     let of_run = 5 + 3 + 1 + 3 + said;
-    assert_eq!(sums(&bench, "thread"), [format!("one,1,{of_run},100,10,0.0,22.0"), "two,1,8,812,64,0.004,".to_owned()]);
+    assert_eq!(sums(&bench, "thread"), [format!("one,1,{of_run},100,10,,22.0"), "two,1,8,812,64,0.004,".to_owned()]);
     assert_eq!(
         sums(&bench, "node"),
         [
@@ -91,16 +91,38 @@ fn sums_are_those_of_the_log() {
             "__start__,0,5,,,,".to_owned(),
             "first,1,3,,,,4.0".to_owned(),
             "left,1,1,,,,8.0".to_owned(),
-            format!("model,1,{said},100,10,0.0,10.0"),
+            format!("model,1,{said},100,10,,10.0"),
             "right,1,3,,,,8.0".to_owned(),
         ]
     );
-    assert_eq!(sums(&bench, "model"), ["m-1,1,,100,10,0.0,10.0", "m-2,1,,812,64,0.004,"]);
+    assert_eq!(sums(&bench, "model"), ["m-1,1,,100,10,,10.0", "m-2,1,,812,64,0.004,"]);
     let of_nodes = sums(&bench, "node,day");
     assert_eq!(of_nodes[1], "__start__,2026-11-23,0,5,,,,");
     assert_eq!(of_nodes[3], "left,2026-11-24,0,1,,,,8.0");
-    assert_eq!(sums(&bench, "thread,model")[0], "one,m-1,1,,100,10,0.0,10.0");
+    assert_eq!(sums(&bench, "thread,model")[0], "one,m-1,1,,100,10,,10.0");
     assert_eq!(code(&bench.annals(&["stats", "--by", "channel,day"])), 2);
+}
+
+#[test]
+fn a_cost_is_that_of_the_model_on_its_day_and_an_unknown_price_is_unknown() {
+    let bench = Bench::new();
+    sorted(&bench.path("store.db"));
+    let table = bench.annals(&["stats", "--by", "model,day"]);
+    let text = String::from_utf8(table.stdout.clone()).unwrap();
+    assert!(text.lines().any(|line| line.starts_with("m-1") && line.contains("unknown")), "{text}");
+    assert!(stderr(&table).contains("1 model call without a known price"), "{}", stderr(&table));
+    let day = &bench.json(&["stats", "--by", "day"])["sums"][1];
+    assert_eq!((&day["cost_usd"], &day["unpriced_calls"]), (&json!(0.004), &json!(1)));
+
+    let price = |day: &str, input: u64| json!({"model": "m-1", "from": day, "input": input, "output": 10_000});
+    let prices = json!([price("2026-11-24", 1_000), price("2026-11-25", 9)]);
+    fs::write(bench.path("prices.json"), prices.to_string()).unwrap();
+    let sum = &bench.json(&["stats", "--by", "model", "--prices", "prices.json"])["sums"][0];
+    assert_eq!((&sum["cost_usd"], &sum["unpriced_calls"]), (&json!(0.2), &json!(0)), "100 tokens read, 10 written");
+    fs::write(bench.path("prices.json"), r#"[{"model": "m-1"}]"#).unwrap();
+    let failed = bench.annals(&["stats", "--by", "model", "--prices", "prices.json"]);
+    assert_eq!(code(&failed), 2);
+    assert!(stderr(&failed).contains("entry 0: from: a text is needed"), "{}", stderr(&failed));
 }
 
 #[test]

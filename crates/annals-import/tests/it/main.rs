@@ -4,6 +4,7 @@
 
 mod compare;
 mod cuts;
+mod facts;
 mod fixtures;
 mod folder;
 mod growth;
