@@ -1,11 +1,12 @@
-//! Reads the histories of codex, Claude Code, goose, opencode, Zed and chat programs, and writes them as threads of an
-//! annals store.
+//! Reads the histories of codex, Claude Code, Cursor and other agents and of chat programs, and writes them as threads of
+//! an annals store.
 //!
 //! | type or function | meaning |
 //! | --- | --- |
 //! | [`Importer`], [`ImportSummary`] | reads a file or folder into a store; the result |
 //! | [`export_turns`] | the imported threads as one JSON document |
 //! | [`read_sessions`], [`SessionSink`] | reads a file or folder into plain data, without a store |
+//! | [`SourceKind`], [`SourceFacts`], [`sources_table`] | the programs, where their histories lie, and what is lost |
 //! | [`SourceSession`], [`SessionMessage`], [`SessionBranch`], [`ParentLink`] | a session: its lines of messages, and the facts about it |
 //! | [`SourceDatabase`] | a SQLite database of another program, read without a trace |
 //! | [`UnknownRecord`], [`SourceLimit`] | a record that was not understood, or is larger than a limit |

@@ -119,6 +119,21 @@ fn a_cost_is_that_of_the_model_on_its_day_and_an_unknown_price_is_unknown() {
     fs::write(bench.path("prices.json"), prices.to_string()).unwrap();
     let sum = &bench.json(&["stats", "--by", "model", "--prices", "prices.json"])["sums"][0];
     assert_eq!((&sum["cost_usd"], &sum["unpriced_calls"]), (&json!(0.2), &json!(0)), "100 tokens read, 10 written");
+    // Most of what an agent sends is cached, for another price.
+    let store = Store::open(bench.path("store.db")).unwrap();
+    let mut usage = Usage::new(1_000_000, 0);
+    let details = [("cache_read", 600_000_i64), ("cache_creation", 300_000)].into_iter();
+    usage.input_token_details = Some(details.map(|(name, count)| (name.to_owned(), count.into())).collect());
+    let mut said = Message::ai("hi").with_usage(usage);
+    said.response_metadata.insert("model_name".into(), "m-3".into());
+    store.thread("four").unwrap().write().append("messages", [said]).commit().unwrap();
+    drop(store);
+    let of_cache =
+        json!([{"model": "m-3", "from": "2020-01-01", "input": 10, "output": 0, "cache_read": 1, "cache_write": 2}]);
+    fs::write(bench.path("prices.json"), of_cache.to_string()).unwrap();
+    let sums = bench.json(&["stats", "--by", "model", "--prices", "prices.json"])["sums"].clone();
+    let cost = sums.as_array().unwrap().iter().find(|sum| sum["key"] == "m-3").unwrap()["cost_usd"].as_f64().unwrap();
+    assert!((cost - (0.1 * 10.0 + 0.6 + 0.3 * 2.0)).abs() < 1e-9, "{cost}");
     fs::write(bench.path("prices.json"), r#"[{"model": "m-1"}]"#).unwrap();
     let failed = bench.annals(&["stats", "--by", "model", "--prices", "prices.json"]);
     assert_eq!(code(&failed), 2);

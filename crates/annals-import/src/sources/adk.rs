@@ -24,8 +24,8 @@ pub(super) const FACTS: SourceFacts = SourceFacts {
     programs: "Google's Agent Development Kit",
     places: &[],
     has_own_folders: false,
-    versions: "SqliteSessionService, DatabaseSessionService before and since 1.22",
-    seen: "2026-10",
+    versions: "both services, before and since 1.22, by their source; no file was seen",
+    checked: "2026-11",
     lost: "pickled actions, states",
 };
 

@@ -38,8 +38,8 @@ pub(super) const FACTS: SourceFacts = SourceFacts {
         variable("AIDER_CHAT_HISTORY_FILE", ""),
     ],
     has_own_folders: false,
-    versions: "0.84, 0.86",
-    seen: "2026-10",
+    versions: "0.84 and 0.86, by files",
+    checked: "2026-11",
     lost: "the zone of times, which are taken as UTC; token counts, which are rounded",
 };
 
@@ -110,7 +110,7 @@ fn give(chat: Option<AiderChat>, seen: &mut HashMap<u64, usize>, out: &mut ReadO
 
 /// The speaker of a run of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Speaker {
+enum ChatSpeaker {
     User,
     Program,
     Model,
@@ -125,7 +125,7 @@ struct AiderChat {
     /// The hash of the first line and of what the program said first.
     hash: u64,
     arena: DraftArena,
-    speaker: Speaker,
+    speaker: ChatSpeaker,
     lines: Vec<String>,
     /// The mark of the open fence of an answer, and its length.
     fence: Option<(char, usize)>,
@@ -141,7 +141,7 @@ impl AiderChat {
             started: started.chars().map(|c| if c.is_ascii_digit() || c == ':' { c } else { '-' }).take(19).collect(),
             hash: fnv(started.as_bytes()),
             arena: DraftArena::default(),
-            speaker: Speaker::Model,
+            speaker: ChatSpeaker::Model,
             lines: Vec::new(),
             fence: None,
             model: None,
@@ -155,19 +155,19 @@ impl AiderChat {
             return;
         }
         let (speaker, text) = match line {
-            "####" => (Speaker::User, ""),
-            ">" => (Speaker::Program, ""),
+            "####" => (ChatSpeaker::User, ""),
+            ">" => (ChatSpeaker::Program, ""),
             line => match (line.strip_prefix("#### "), line.strip_prefix("> ")) {
-                (Some(text), _) => (Speaker::User, text.trim_end()),
-                (None, Some(text)) => (Speaker::Program, text.trim_end()),
-                (None, None) => (Speaker::Model, line),
+                (Some(text), _) => (ChatSpeaker::User, text.trim_end()),
+                (None, Some(text)) => (ChatSpeaker::Program, text.trim_end()),
+                (None, None) => (ChatSpeaker::Model, line),
             },
         };
         if speaker != self.speaker {
             self.flush();
             self.speaker = speaker;
         }
-        if speaker == Speaker::Model {
+        if speaker == ChatSpeaker::Model {
             self.mark(line);
         }
         self.lines.push(text.to_owned());
@@ -192,12 +192,12 @@ impl AiderChat {
         let lines = std::mem::take(&mut self.lines);
         let text = lines.join("\n");
         match self.speaker {
-            Speaker::User if text == BLANK || text.trim().is_empty() => {}
-            Speaker::User => {
+            ChatSpeaker::User if text == BLANK || text.trim().is_empty() => {}
+            ChatSpeaker::User => {
                 let kind = if is_command(&text) { DraftKind::System } else { DraftKind::Human };
                 self.push(kind, |draft| draft.text(&text));
             }
-            Speaker::Program => {
+            ChatSpeaker::Program => {
                 let named = |line: &String| {
                     let model = line.strip_prefix("Main model: ").or_else(|| line.strip_prefix("Model: "))?;
                     Some(model.split_once(" with ")?.0.to_owned())
@@ -208,7 +208,7 @@ impl AiderChat {
                 }
                 self.push(DraftKind::System, |draft| draft.text(&text));
             }
-            Speaker::Model => {
+            ChatSpeaker::Model => {
                 let (reasoning, answer) = without_reasoning(&text);
                 let answer = without_blank_ends(&answer);
                 if !answer.is_empty() || !reasoning.is_empty() {

@@ -52,8 +52,8 @@ pub(super) const FACTS: SourceFacts = SourceFacts {
         home(".cline/data/sessions"),
     ],
     has_own_folders: false,
-    versions: "tasks and documents by the sources of both programs",
-    seen: "2026-10",
+    versions: "by the sources of both programs; no file was seen",
+    checked: "2026-11",
     lost: "what was shown, checkpoints of files",
 };
 

@@ -27,8 +27,8 @@ pub(super) const FACTS: SourceFacts = SourceFacts {
     programs: "Continue",
     places: &[home(".continue/sessions"), variable("CONTINUE_GLOBAL_DIR", "sessions")],
     has_own_folders: false,
-    versions: "sessions of 2026, by their source",
-    seen: "2026-10",
+    versions: "by its source; no file was seen",
+    checked: "2026-11",
     lost: "context items as text, times of messages",
 };
 

@@ -85,8 +85,8 @@ pub(super) const FACTS: SourceFacts = SourceFacts {
     programs: "GitHub Copilot CLI",
     places: &[home(".copilot/session-state")],
     has_own_folders: false,
-    versions: "0.0.420 to 1.0.77",
-    seen: "2026-10",
+    versions: "0.0.420 to 1.0.77, by files",
+    checked: "2026-11",
     lost: "permissions, hooks, token counts of messages",
 };
 

@@ -33,8 +33,8 @@ pub(super) const FACTS: SourceFacts = SourceFacts {
     programs: "Cursor, its command",
     places: &[config("Cursor/User/globalStorage/state.vscdb"), home(".cursor/projects/*/agent-transcripts")],
     has_own_folders: false,
-    versions: "bubbles of the editor (by descriptions), transcripts of the command (files)",
-    seen: "2026-10",
+    versions: "the editor by readers of others, transcripts of the command by files",
+    checked: "2026-11",
     lost: "checkpoints of files, `store.db` of the command",
 };
 

@@ -14,10 +14,10 @@ pub struct SourceFacts {
     pub places: &'static [SourcePlace],
     /// True if each entry of a place is read by itself: its sessions name no session of another entry.
     pub has_own_folders: bool,
-    /// The versions and formats whose files were read.
+    /// The versions whose files the reader knows, and from what.
     pub versions: &'static str,
-    /// The month in which these were last seen, such as `2026-11`.
-    pub seen: &'static str,
+    /// The month in which the reader was last compared with files or descriptions of the program, such as `2026-11`.
+    pub checked: &'static str,
     /// What an import leaves out.
     pub lost: &'static str,
 }
@@ -90,13 +90,16 @@ impl std::fmt::Display for SourcePlace {
 /// assert!(table.contains("| codex | Codex | `~/.codex/sessions`"));
 /// ```
 pub fn sources_table() -> String {
-    let mut table = "| `--from` | programs | where | versions seen | last seen | lost |\n".to_owned();
+    let mut table = "| `--from` | programs | where | versions | checked | lost |\n".to_owned();
     table.push_str("| --- | --- | --- | --- | --- | --- |\n");
     for kind in SourceKind::ALL {
-        let SourceFacts { programs, places, versions, seen, lost, .. } = kind.facts();
-        let places: Vec<String> = places.iter().map(|place| format!("`{place}`")).collect();
+        let SourceFacts { programs, places, versions, checked, lost, .. } = kind.facts();
+        let mut places: Vec<String> = places.iter().map(|place| format!("`{place}`")).collect();
+        // A place of other systems is one that Linux has under another base.
+        let mut shown = std::collections::HashSet::new();
+        places.retain(|place| shown.insert(place.clone()));
         let places = if places.is_empty() { "anywhere".to_owned() } else { places.join(", ") };
-        table.push_str(&format!("| {kind} | {programs} | {places} | {versions} | {seen} | {lost} |\n"));
+        table.push_str(&format!("| {kind} | {programs} | {places} | {versions} | {checked} | {lost} |\n"));
     }
     table
 }

@@ -35,8 +35,8 @@ pub(super) const FACTS: SourceFacts = SourceFacts {
     programs: "Gemini CLI",
     places: &[home(".gemini/tmp/*/chats"), variable("GEMINI_CLI_HOME", ".gemini/tmp/*/chats")],
     has_own_folders: false,
-    versions: "journals of 0.40 and later, documents since December 2025",
-    seen: "2026-04",
+    versions: "journals of 0.40 and later and documents, by files of 2025-12 to 2026-04",
+    checked: "2026-11",
     lost: "notices, checkpoints of files",
 };
 

@@ -23,8 +23,8 @@ pub(super) const FACTS: SourceFacts = SourceFacts {
     programs: "goose",
     places: &[data("goose/sessions")],
     has_own_folders: false,
-    versions: "schemas 1 to 14, JSON lines",
-    seen: "2026-10",
+    versions: "schemas 1 to 14, JSON lines before them",
+    checked: "2026-11",
     lost: "rows of `thread_messages`",
 };
 

@@ -21,8 +21,8 @@ pub(super) const FACTS: SourceFacts = SourceFacts {
     programs: "Hermes",
     places: &[home(".hermes/state.db"), home(".hermes/profiles/*/state.db"), variable("HERMES_HOME", "state.db")],
     has_own_folders: false,
-    versions: "builds of 2026, by their schema",
-    seen: "2026-10",
+    versions: "by its schema; no file was seen",
+    checked: "2026-11",
     lost: "exports in JSON",
 };
 

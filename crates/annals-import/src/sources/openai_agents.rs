@@ -33,8 +33,8 @@ pub(super) const FACTS: SourceFacts = SourceFacts {
     programs: "OpenAI Agents SDK",
     places: &[],
     has_own_folders: false,
-    versions: "SQLiteSession, SQLAlchemySession, AdvancedSQLiteSession",
-    seen: "2025-09",
+    versions: "SQLiteSession by files of 2025-09; SQLAlchemySession and AdvancedSQLiteSession by their source",
+    checked: "2026-11",
     lost: "models, encrypted rows",
 };
 

@@ -32,8 +32,8 @@ pub(super) const FACTS: SourceFacts = SourceFacts {
         variable("OPENCLAW_STATE_DIR", "agents/*/sessions"),
     ],
     has_own_folders: false,
-    versions: "versions 1 to 3",
-    seen: "2026-10",
+    versions: "pi up to version 3, by files; omp and OpenClaw by readers of others",
+    checked: "2026-11",
     lost: "costs, what was put aside",
 };
 

@@ -70,8 +70,8 @@ pub(super) const FACTS: SourceFacts = SourceFacts {
     programs: "Qwen Code",
     places: &[home(".qwen/projects")],
     has_own_folders: true,
-    versions: "0.21.13",
-    seen: "2026-10",
+    versions: "0.21.13, by files",
+    checked: "2026-11",
     lost: "telemetry, notes, goals, artifacts",
 };
 

@@ -25,8 +25,8 @@ pub(super) const FACTS: SourceFacts = SourceFacts {
     programs: "Zed",
     places: &[data("zed/threads/threads.db"), data("Zed/threads/threads.db")],
     has_own_folders: false,
-    versions: "threads of 0.1.0 to 0.3.0 and without a version",
-    seen: "2026-10",
+    versions: "threads without a version, 0.1.0, 0.2.0, 0.3.0",
+    checked: "2026-11",
     lost: "older states of a thread, which are not stored",
 };
 

@@ -34,7 +34,7 @@ fn each_program_has_fixtures_and_facts_that_are_whole() {
         let facts = kind.facts();
         assert!(with_fixtures.contains(&kind), "{kind} has no fixture");
         assert!(![facts.programs, facts.versions, facts.lost].contains(&""), "{kind}");
-        assert!(facts.seen.len() == 7 && facts.seen.starts_with("202"), "{kind}: {}", facts.seen);
+        assert!(facts.checked.len() == 7 && facts.checked.starts_with("202"), "{kind}: {}", facts.checked);
         for place in facts.places {
             assert!(!place.path.starts_with('/') && !place.path.contains(".."), "{place}");
         }

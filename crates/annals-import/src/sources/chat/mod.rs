@@ -84,8 +84,8 @@ pub(super) const FACTS: SourceFacts = SourceFacts {
     programs: "ChatGPT (export), OpenAI lines, ShareGPT",
     places: &[],
     has_own_folders: false,
-    versions: "the export of 2026, lines and arrays of messages",
-    seen: "2026-10",
+    versions: "the export of ChatGPT by descriptions, lines and arrays by files",
+    checked: "2026-11",
     lost: "widgets of ChatGPT",
 };
 

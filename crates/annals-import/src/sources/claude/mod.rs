@@ -59,8 +59,8 @@ pub(super) const FACTS: SourceFacts = SourceFacts {
     programs: "Claude Code",
     places: &[home(".claude/projects"), config("claude/projects"), variable("CLAUDE_CONFIG_DIR", "projects")],
     has_own_folders: true,
-    versions: "transcripts of 1.0 to 2.1.239",
-    seen: "2026-10",
+    versions: "transcripts up to 2.1.239, by readers of others",
+    checked: "2026-11",
     lost: "snapshots of files, large outputs beside the transcript",
 };
 

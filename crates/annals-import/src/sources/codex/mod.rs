@@ -105,8 +105,8 @@ pub(super) const FACTS: SourceFacts = SourceFacts {
         variable("CODEX_HOME", "session_index.jsonl"),
     ],
     has_own_folders: false,
-    versions: "rollouts of spring 2025 to 0.153, compressed ones, paginated ones",
-    seen: "2026-10",
+    versions: "documents of spring 2025, bare lines of mid 2025, rollouts up to 0.153",
+    checked: "2026-11",
     lost: "state of the world, approvals, encrypted reasoning as text",
 };
 

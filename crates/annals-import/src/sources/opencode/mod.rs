@@ -41,7 +41,7 @@ pub(super) const FACTS: SourceFacts = SourceFacts {
     ],
     has_own_folders: false,
     versions: "both generations of the database, folders since July 2025",
-    seen: "2026-10",
+    checked: "2026-11",
     lost: "snapshots of files, messages before July 2025",
 };
 
