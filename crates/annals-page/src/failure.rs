@@ -20,6 +20,12 @@ pub enum PageError {
         /// The reason.
         reason: String,
     },
+    /// A document could not be written.
+    #[error("the document cannot be written: {reason}")]
+    Document {
+        /// The reason: the point, the store or the output.
+        reason: String,
+    },
     /// The socket could not be opened.
     #[error("port {port} of the loopback address cannot be opened: {source}")]
     Bind {

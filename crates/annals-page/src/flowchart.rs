@@ -14,6 +14,8 @@ const GAP: usize = 24;
 const LAYER: usize = 56;
 const CHAR: usize = 9;
 const TRACK: usize = 14;
+/// A character of a note in pixels.
+const NOTE: usize = 7;
 /// Characters of a name.
 const NAME_CHARS: usize = 24;
 /// Nodes with the same neighbours that are one box.
@@ -87,13 +89,10 @@ pub(crate) fn add_to(html: &mut Html, nodes: &[ChartNode], edges: &[ChartEdge], 
     let places = place(&nodes, &edges);
     let (width, height) = places.size;
     let (view_box, wide) = (format!("0 0 {width} {height}"), width.to_string());
-    let mut attributes =
-        vec![("class", "flow"), ("viewBox", view_box.as_str()), ("role", "img"), ("aria-label", label)];
     // A wide picture keeps the size of its letters and scrolls within its place.
-    if width > 520 {
-        attributes[0].1 = "flow broad";
-        attributes.push(("width", &wide));
-    }
+    let class = if width > 520 { "flow broad" } else { "flow" };
+    let attributes =
+        [("class", class), ("viewBox", view_box.as_str()), ("width", &wide), ("role", "img"), ("aria-label", label)];
     html.open("svg", &attributes);
     // Marked lines are drawn last, so that no other covers them.
     for marked in [false, true] {
@@ -287,7 +286,10 @@ fn place(nodes: &[ChartNode], edges: &[ChartEdge]) -> ChartPlaces {
     let rows = ordered(&ranks, edges);
     let width = |node: usize| match nodes[node].is_start || nodes[node].is_end {
         true => 2 * TRACK,
-        false => (nodes[node].name.chars().count().clamp(9, NAME_CHARS) + 3) * CHAR,
+        false => {
+            let chars = nodes[node].name.chars().count().max(nodes[node].note.chars().count() * NOTE / CHAR);
+            (chars.clamp(9, NAME_CHARS) + 3) * CHAR
+        }
     };
     let row_width = |row: &Vec<usize>| row.iter().map(|node| width(*node) + GAP).sum::<usize>();
     let widest = rows.iter().map(row_width).max().unwrap_or(0);

@@ -7,6 +7,7 @@
 //! | [`PageRequest`], [`PageResponse`], [`PageBody`] | requests and responses as plain data |
 //! | [`LiveEvents`] | new checkpoints and other changes, as server-sent events |
 //! | [`PageError`] | a failure of the server |
+//! | [`write_document`] | a conversation as one HTML document that is read without a server |
 //! | [`markdown_message`], [`markdown_heading`] | a message and a heading as Markdown |
 //!
 //! Every screen is HTML that works without JavaScript, and has its JSON at the same address with `.json`. Invariants:
@@ -40,6 +41,20 @@
 //! let server = PageServer::bind(store, 4000, PageOptions::new().name("chats.db"))?;
 //! println!("{}", server.link());
 //! server.run()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Recipe: a conversation as one file
+//! ```
+//! use annals::prelude::*;
+//!
+//! # fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+//! let thread = Store::memory().thread("trip")?;
+//! thread.append("messages", [Message::human("A hotel in Bern?"), Message::ai("The **Gasthof**.")])?;
+//! let folder = tempfile::tempdir()?;
+//! let mut file = std::fs::File::create(folder.path().join("trip.html"))?;
+//! annals_page::write_document(&thread.head()?.expect("it was written"), None, &mut file)?;
 //! # Ok(())
 //! # }
 //! ```
@@ -77,4 +92,5 @@ pub use live::LiveEvents;
 pub use markdown::{markdown_heading, markdown_message};
 pub use page::{Page, PageOptions};
 pub use request::{PageBody, PageRequest, PageResponse};
+pub use screens::write_document;
 pub use server::PageServer;

@@ -17,7 +17,8 @@ use crate::live::LiveEvents;
 use crate::request::{Fields, PageBody, PageRequest, PageResponse};
 use crate::screens::{Screen, Shown, show};
 
-const STYLE: &str = include_str!("assets/page.css");
+/// The stylesheet of the pages.
+pub(crate) const STYLE: &str = include_str!("assets/page.css");
 const SCRIPT: &str = include_str!("assets/page.js");
 
 /// The policy of every response: nothing from elsewhere, no script and no style within a document.

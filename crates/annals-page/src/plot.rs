@@ -10,24 +10,6 @@ pub(crate) struct Bar {
     pub(crate) shown: String,
 }
 
-/// Adds a bar that shows a part of a whole.
-pub(crate) fn share(html: &mut Html, part: f64, label: &str) {
-    let part = if part.is_finite() { part.clamp(0.0, 1.0) } else { 0.0 };
-    let width = format!("{:.1}", part * 100.0);
-    let attributes = [
-        ("class", "share"),
-        ("width", "100"),
-        ("height", "10"),
-        ("viewBox", "0 0 100 10"),
-        ("preserveAspectRatio", "none"),
-        ("role", "img"),
-        ("aria-label", label),
-    ];
-    html.within("svg", &attributes, |html| {
-        html.element("rect", &[("x", "0"), ("y", "0"), ("width", &width), ("height", "10")], "");
-    });
-}
-
 /// A part of a lane: where it begins and ends, as parts of the scale, and its class.
 pub(crate) struct LanePart {
     pub(crate) from: f64,
@@ -38,7 +20,7 @@ pub(crate) struct LanePart {
 /// Adds a lane of a waterfall: its parts on the scale of all lanes.
 pub(crate) fn lane(html: &mut Html, parts: &[LanePart], label: &str) {
     let attributes = [
-        ("class", "share fall"),
+        ("class", "spans"),
         ("width", "100%"),
         ("height", "12"),
         ("viewBox", "0 0 1000 12"),
@@ -62,25 +44,23 @@ pub(crate) fn lane(html: &mut Html, parts: &[LanePart], label: &str) {
     });
 }
 
-/// Adds a table whose rows have bars on a common scale.
+/// Adds ranked bars on a common scale.
 pub(crate) fn bars(html: &mut Html, title: &str, bars: &[Bar]) {
     let highest = bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
-    html.within("figure", &[], |html| {
-        html.element("figcaption", &[], title);
-        html.within("table", &[("class", "bars")], |html| {
-            for bar in bars.iter().take(BARS_MAX) {
-                html.within("tr", &[], |html| {
-                    html.element("th", &[("scope", "row")], &bar.name);
-                    html.within("td", &[], |html| share(html, bar.value / highest, &bar.shown));
-                    html.classed("td", "number", &bar.shown);
-                });
-            }
-        });
-        if bars.is_empty() {
-            html.classed("p", "dim", "nothing was recorded");
-        }
-        if bars.len() > BARS_MAX {
-            html.classed("p", "dim", &format!("{} more", bars.len() - BARS_MAX));
-        }
-    });
+    html.open("figure", &[("class", "plot")]).element("h2", &[], title);
+    for bar in bars.iter().take(BARS_MAX) {
+        let part = bar.value / highest;
+        let width = format!("{:.1}%", if part.is_finite() { part.clamp(0.0, 1.0) * 100.0 } else { 0.0 });
+        html.open("div", &[("class", "hbar")]).element("span", &[("class", "cut"), ("dir", "auto")], &bar.name);
+        html.open("svg", &[("aria-hidden", "true")]);
+        html.element("rect", &[("class", "c2"), ("width", &width), ("height", "12"), ("rx", "2")], "").close("svg");
+        html.classed("span", "num", &bar.shown).close("div");
+    }
+    if bars.is_empty() {
+        html.classed("p", "dim", "nothing was recorded");
+    }
+    if bars.len() > BARS_MAX {
+        html.classed("p", "dim", &format!("{} more", bars.len() - BARS_MAX));
+    }
+    html.close("figure");
 }

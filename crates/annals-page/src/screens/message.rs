@@ -63,6 +63,12 @@ impl TalkRows<'_> {
         html.open("div", &[("class", "talk")]);
         self.turns(html, numbered);
         html.open("ol", &[("class", "messages")]);
+        self.items(html);
+        html.close("ol").close("div");
+    }
+
+    /// Adds the messages as items of a list.
+    pub(super) fn items(&self, html: &mut Html) {
         let results = self.results();
         let folded: HashSet<u64> = results.values().map(|row| row.item.position).collect();
         let mut last = "";
@@ -74,11 +80,22 @@ impl TalkRows<'_> {
             last = row.kind();
         }
         self.halves.iter().for_each(|half| self.half(html, half));
-        html.close("ol").close("div");
     }
 
-    fn now(&self) -> Timestamp {
-        self.at.store().now()
+    /// Adds a timestamp: its age, or in a document that is read later the minute.
+    fn time(&self, html: &mut Html, at: Timestamp) {
+        if self.has_links {
+            html.time("", self.at.store().now(), at);
+        } else {
+            let whole = at.to_string();
+            let minute: String = whole.chars().take(16).map(|c| if c == 'T' { ' ' } else { c }).collect();
+            html.element("time", &[("datetime", &whole), ("title", &whole)], &minute);
+        }
+    }
+
+    /// Returns a maximum of characters; a document without a server has all of them.
+    fn max(&self, chars: usize) -> usize {
+        if self.has_links { chars } else { usize::MAX }
     }
 
     /// Adds the links to what a person said.
@@ -134,15 +151,13 @@ impl TalkRows<'_> {
             html.element("b", &[("dir", "auto")], name.as_deref().unwrap_or(&word));
         }
         if let Some(by) = &row.by {
-            self.maybe_link(html, &address, |html| {
-                html.time("", self.now(), by.at.created_at());
-            });
+            self.maybe_link(html, &address, |html| self.time(html, by.at.created_at()));
         } else {
             self.maybe_link(html, &address, |html| _ = html.text("value"));
         }
         html.close("header").open("div", &[("class", "said")]);
         match role {
-            Role::System => folded(html, "Instructions", &whole(value), &address, self.has_links),
+            Role::System => self.instructions(html, &whole(value), &address),
             Role::Tool => self.result_alone(html, value, &address),
             _ => self.content(html, value, &address, role == Role::You),
         }
@@ -207,7 +222,7 @@ impl TalkRows<'_> {
                     let text = block.as_str().or_else(|| text_of(block, "text"));
                     match (text, thought(block)) {
                         (Some(text), _) => self.prose(html, text, &format!("{address}/text"), breaks),
-                        (None, Some(thought)) => reasoning(html, thought),
+                        (None, Some(thought)) => self.reasoning(html, thought),
                         // A call stands among the blocks and in the list of calls.
                         (None, None) if matches!(text_of(block, "type"), Some("tool_use" | "tool_call")) => {}
                         (None, None) => {
@@ -223,15 +238,52 @@ impl TalkRows<'_> {
             Some(other) => _ = html.element("pre", &[("dir", "auto")], &brief(other)),
         }
         let kwargs = value.get("additional_kwargs").and_then(|kwargs| text_of(kwargs, "reasoning_content"));
-        kwargs.into_iter().for_each(|thought| reasoning(html, thought));
+        kwargs.into_iter().for_each(|thought| self.reasoning(html, thought));
     }
 
     fn prose(&self, html: &mut Html, text: &str, address: &str, breaks: bool) {
-        let shown = head_of(text, MESSAGE_CHARS_MAX);
-        let is_whole = prose::add_to(html, shown, breaks);
-        if shown.len() < text.len() || !is_whole {
-            rest(html, shown, text, address, self.has_links);
+        let shown = head_of(text, self.max(MESSAGE_CHARS_MAX));
+        let mut part = Html::new();
+        match prose::add_to(&mut part, shown, breaks) {
+            // What is cut is a link away, or there without its marks.
+            false if !self.has_links => code_box(html, text),
+            is_whole => {
+                html.add(&part);
+                if shown.len() < text.len() || !is_whole {
+                    rest(html, shown, text, address);
+                }
+            }
         }
+    }
+
+    /// Adds a text of the machinery as code, of which the rest is a link away.
+    fn folded(&self, html: &mut Html, text: &str, address: &str) {
+        let shown = head_of(text, self.max(FOLDED_CHARS_MAX));
+        code_box(html, shown);
+        if shown.len() < text.len() {
+            rest(html, shown, text, address);
+        }
+    }
+
+    /// Adds the reasoning of a model.
+    fn reasoning(&self, html: &mut Html, thought: &str) {
+        if thought.trim().is_empty() {
+            return;
+        }
+        let words = count(thought.split_whitespace().count() as u64, "word");
+        html.open("details", &[("class", "tool think")]).element("summary", &[], &format!("Thought, {words}"));
+        html.open("div", &[("dir", "auto")]);
+        _ = prose::add_to(html, head_of(thought, self.max(FOLDED_CHARS_MAX)), true);
+        html.close("div").close("details");
+    }
+
+    /// Adds the words of a system, folded to one line.
+    fn instructions(&self, html: &mut Html, text: &str, address: &str) {
+        html.open("details", &[("class", "tool")]).open("summary", &[]).element("b", &[], "Instructions");
+        html.element("code", &[("class", "cut"), ("dir", "auto")], &first_line(text));
+        html.classed("span", "end", &count(text.split_whitespace().count() as u64, "word")).close("summary");
+        self.folded(html, text, &format!("{address}/content"));
+        html.close("details");
     }
 
     /// Adds what an edit replaced.
@@ -240,7 +292,8 @@ impl TalkRows<'_> {
         html.open("details", &[("class", "edited")]).element("summary", &[], "edited; the text before");
         let (old, new) = (whole(before), whole(value));
         html.open("p", &[("dir", "auto")]);
-        match changes(head_of(&old, FOLDED_CHARS_MAX), head_of(&new, FOLDED_CHARS_MAX), true) {
+        let max = self.max(FOLDED_CHARS_MAX);
+        match changes(head_of(&old, max), head_of(&new, max), true) {
             Some(parts) => {
                 for (tag, text) in parts {
                     match tag {
@@ -250,7 +303,7 @@ impl TalkRows<'_> {
                     };
                 }
             }
-            None => _ = html.open("del", &[]).value(head_of(&old, FOLDED_CHARS_MAX)).close("del"),
+            None => _ = html.open("del", &[]).value(head_of(&old, max)).close("del"),
         }
         html.close("p");
         if self.has_links {
@@ -280,21 +333,12 @@ impl TalkRows<'_> {
             None => _ = html.classed("span", "end", ""),
         }
         html.close("summary");
-        let text = format!("{:#}", args.to_json());
         if !fits_one_line(&args) {
-            code_box(html, head_of(&text, FOLDED_CHARS_MAX));
-            if text.chars().nth(FOLDED_CHARS_MAX).is_some() {
-                rest(html, head_of(&text, FOLDED_CHARS_MAX), &text, address, self.has_links);
-            }
+            self.folded(html, &format!("{:#}", args.to_json()), address);
         }
         if let Some((row, value)) = result.zip(value) {
-            let text = whole(value);
             let address = address::state(&address::point(self.at), [self.channel, &row.item.position.to_string()]);
-            code_box(html, head_of(&text, FOLDED_CHARS_MAX));
-            if text.chars().nth(FOLDED_CHARS_MAX).is_some() {
-                let address = format!("{address}/content");
-                rest(html, head_of(&text, FOLDED_CHARS_MAX), &text, &address, self.has_links);
-            }
+            self.folded(html, &whole(value), &format!("{address}/content"));
         }
         html.close("details");
     }
@@ -309,10 +353,7 @@ impl TalkRows<'_> {
         html.element("code", &[("class", "cut"), ("dir", "auto")], &first_line(&text));
         outcome(html, &text, is_failed);
         html.close("summary");
-        code_box(html, head_of(&text, FOLDED_CHARS_MAX));
-        if text.chars().nth(FOLDED_CHARS_MAX).is_some() {
-            rest(html, head_of(&text, FOLDED_CHARS_MAX), &text, &format!("{address}/content"), self.has_links);
-        }
+        self.folded(html, &text, &format!("{address}/content"));
         html.close("details");
     }
 
@@ -323,7 +364,8 @@ impl TalkRows<'_> {
         let class = format!("msg{}{}", role.class(), if self.tree.count > 1 { " own" } else { "" });
         html.open("li", &[("class", &class), ("data-row", "")]).open("header", &[]);
         html.element("b", &[], role.word().unwrap_or("Message"));
-        html.time("", self.now(), half.updated).close("header").open("div", &[("class", "said")]);
+        self.time(html, half.updated);
+        html.close("header").open("div", &[("class", "said")]);
         let address = format!("{}/step", address::point(self.at));
         html.within("div", &[("class", "half")], |html| self.content(html, &value, &address, false));
         calls(&value).for_each(|call| self.call(html, call, None, &address));
@@ -467,39 +509,10 @@ fn code_box(html: &mut Html, text: &str) {
     html.open("code", &[]).value(text).close("code").close("pre").close("div");
 }
 
-fn reasoning(html: &mut Html, thought: &str) {
-    if thought.trim().is_empty() {
-        return;
-    }
-    let words = thought.split_whitespace().count() as u64;
-    html.open("details", &[("class", "tool think")]).element(
-        "summary",
-        &[],
-        &format!("Thought, {}", count(words, "word")),
-    );
-    html.open("div", &[("dir", "auto")]);
-    _ = prose::add_to(html, head_of(thought, FOLDED_CHARS_MAX), true);
-    html.close("div").close("details");
-}
-
-/// Adds a text of the machinery, folded to one line.
-fn folded(html: &mut Html, title: &str, text: &str, address: &str, has_links: bool) {
-    html.open("details", &[("class", "tool")]).open("summary", &[]).element("b", &[], title);
-    html.element("code", &[("class", "cut"), ("dir", "auto")], &first_line(text));
-    html.classed("span", "end", &count(text.split_whitespace().count() as u64, "word")).close("summary");
-    code_box(html, head_of(text, FOLDED_CHARS_MAX));
-    if text.chars().nth(FOLDED_CHARS_MAX).is_some() {
-        rest(html, head_of(text, FOLDED_CHARS_MAX), text, &format!("{address}/content"), has_links);
-    }
-    html.close("details");
-}
-
 /// Says how much of a text is shown, with a link to all of it.
-fn rest(html: &mut Html, shown: &str, text: &str, address: &str, has_links: bool) {
+fn rest(html: &mut Html, shown: &str, text: &str, address: &str) {
     html.within("p", &[("class", "small dim")], |html| {
-        html.text(&format!("the first {} of {}", size(shown.len() as u64), size(text.len() as u64)));
-        if has_links {
-            html.text(" · ").element("a", &[("href", &format!("{address}?raw=1"))], "all of it");
-        }
+        html.text(&format!("the first {} of {} · ", size(shown.len() as u64), size(text.len() as u64)));
+        html.element("a", &[("href", &format!("{address}?raw=1"))], "all of it");
     });
 }

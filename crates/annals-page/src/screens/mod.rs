@@ -2,6 +2,7 @@
 
 mod compare;
 mod control;
+mod document;
 mod evolution;
 mod finished;
 mod fork;
@@ -22,6 +23,8 @@ mod thread;
 mod threads;
 mod timeline;
 mod tree;
+
+pub use document::write_document;
 
 use annals::history::{Snapshot, Thread};
 use annals::store::{StatusKind, Store, StoreError, ThreadQuery};

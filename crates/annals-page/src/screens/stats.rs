@@ -69,18 +69,25 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
         return Ok(Shown::Json(json!({ "schema": 1, "checkpoints": snapshots.len(), "by": groups })));
     }
     let mut html = Html::new();
-    html.element("h1", &[], "Stats");
-    html.open("p", &[("class", "dim")]);
-    html.text(&format!("of the newest {}", count(snapshots.len() as u64, "checkpoint")));
-    if let Some(thread) = screen.query.get("thread") {
-        html.text(" of the thread ").link(&crate::address::thread(thread), &shortened(thread, 60));
-    }
-    html.text(" · read more: ");
+    html.open("div", &[("class", "head")]).element("h1", &[], "Stats");
+    let thread = screen.query.get("thread");
+    html.open("aside", &[("class", "pick")]);
     for choice in CHOICES {
-        let thread = screen.query.get("thread").map(|thread| format!("&thread={}", encode(thread))).unwrap_or_default();
-        html.link(&format!("/stats?last={choice}{thread}"), &grouped(choice)).text(" ");
+        let of = thread.map(|thread| format!("&thread={}", encode(thread))).unwrap_or_default();
+        let href = format!("/stats?last={choice}{of}");
+        let mut attributes = vec![("class", "btn bare"), ("href", href.as_str())];
+        attributes.extend((choice == wanted).then_some(("aria-current", "true")));
+        html.element("a", &attributes, &grouped(choice));
     }
-    html.close("p").open("div", &[("class", "plots")]);
+    html.close("aside").open("p", &[("class", "facts")]);
+    html.element("span", &[], &format!("of the newest {}", count(snapshots.len() as u64, "checkpoint")));
+    if let Some(thread) = thread {
+        html.open("span", &[]).text("of the thread ");
+        html.link(&crate::address::thread(thread), &shortened(thread, 60)).close("span");
+    }
+    html.close("p").close("div");
+    sums(&mut html, figures["day"].values());
+    html.open("div", &[("class", "plots")]);
     for (name, title) in groups {
         group(&mut html, name, title, &figures[name]);
     }
@@ -189,6 +196,39 @@ impl Figures {
     }
 }
 
+/// Adds the six sums of all checkpoints that were counted.
+fn sums<'f>(html: &mut Html, figures: impl Iterator<Item = &'f Figures>) {
+    let mut sum = Figures::default();
+    figures.for_each(|one| sum.add(one));
+    let some = |n: u64, text: String| if n > 0 { text } else { "none".to_owned() };
+    let tokens = sum.input_tokens.saturating_add(sum.output_tokens);
+    let [half, most] = [0.5, 0.95].map(|share| sum.percentile(share).map(span).unwrap_or_default());
+    html.open("dl", &[("class", "figures")]);
+    for (name, value, note) in [
+        ("cost", if sum.cost_usd > 0.0 { cost(sum.cost_usd) } else { "not stated".to_owned() }, String::new()),
+        (
+            "tokens",
+            some(tokens, rounded(tokens)),
+            some(tokens, format!("{} of them written", rounded(sum.output_tokens))),
+        ),
+        ("model calls", some(sum.calls, rounded(sum.calls)), String::new()),
+        (
+            "half of the steps under",
+            if half.is_empty() { "none ran".to_owned() } else { half },
+            format!("95 % under {most}"),
+        ),
+        ("bytes written", size(sum.bytes), String::new()),
+        ("checkpoints", grouped(sum.steps), String::new()),
+    ] {
+        html.open("div", &[]).element("dt", &[], name).element("dd", &[], &value);
+        if !note.is_empty() && !note.ends_with(' ') && note != "none" {
+            html.classed("dd", "was", &note);
+        }
+        html.close("div");
+    }
+    html.close("dl");
+}
+
 fn group(html: &mut Html, name: &str, title: &str, figures: &BTreeMap<String, Figures>) {
     let mut rows: Vec<(&String, &Figures)> = figures.iter().collect();
     if name != "day" {
@@ -209,7 +249,9 @@ fn group(html: &mut Html, name: &str, title: &str, figures: &BTreeMap<String, Fi
             value: value(figures),
             shown: shown(figures),
         };
-        bars(html, what, &rows.iter().map(bar).collect::<Vec<_>>());
+        // A row without the fact is left out.
+        let some = rows.iter().filter(|(_, figures)| value(figures) > 0.0);
+        bars(html, what, &some.map(bar).collect::<Vec<_>>());
     };
     let tokens = |figures: &Figures| (figures.input_tokens + figures.output_tokens) as f64;
     plot(html, "tokens", &tokens, &|figures| {

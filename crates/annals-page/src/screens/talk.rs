@@ -156,7 +156,7 @@ fn page(screen: &Screen<'_>, at: &Snapshot, channel: &str) -> Result<Vec<ListIte
 }
 
 /// Adds to each message its writer, the text before an edit, and the messages removed before it.
-fn rows(at: &Snapshot, channel: &str, items: Vec<ListItem<Value>>) -> Result<Vec<TalkRow>, Refusal> {
+pub(super) fn rows(at: &Snapshot, channel: &str, items: Vec<ListItem<Value>>) -> Result<Vec<TalkRow>, Refusal> {
     let Some((first, last)) = items.first().zip(items.last()).map(|(a, b)| (a.position, b.position)) else {
         return Ok(Vec::new());
     };

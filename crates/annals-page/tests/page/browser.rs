@@ -1,8 +1,5 @@
 //! The pages in Chromium: every screen with and without JavaScript, the keyboard, a long thread, live updates, a resume
 //! value, a fork, and hostile content. Without chromedriver the test says so and ends.
-//!
-//! With the environment variable `ANNALS_PAGE_PICTURES` it makes the pictures of `docs/` in a folder, with
-//! `ANNALS_PAGE_SCREENS` those of all screens in light and dark, for a look at their layout.
 
 use annals::base::Encoded;
 use annals::store::Source;
@@ -125,7 +122,6 @@ fn a_browser_shows_every_screen() {
     long_thread(&browser, &base);
     live(&browser, &base, &store);
     filled_form(&browser, &base, &store);
-    pictures(&browser, &base);
 }
 
 /// A resume value and a fork, by forms alone.
@@ -291,35 +287,4 @@ fn filled_form(browser: &Browser, base: &str, store: &Store) {
     browser.wait("the due run", |browser| browser.address() == format!("{base}/runs?status=running"));
     let open = store.thread("order").unwrap().open_interrupts().unwrap();
     assert!(open.is_empty(), "{open:?}");
-}
-
-/// Makes pictures of all screens in both colour schemes, if they are asked for.
-#[allow(clippy::disallowed_methods, reason = "pictures are made when they are asked for")]
-fn every_picture(browser: &Browser, base: &str) {
-    let Some(folder) = std::env::var_os("ANNALS_PAGE_SCREENS") else { return };
-    for scheme in ["light", "dark"] {
-        browser.prefer(scheme);
-        for (number, (address, _)) in SCREENS.iter().enumerate() {
-            browser.open(&format!("{base}{address}"));
-            let name = format!("{number:02}-{scheme}{}.png", address.replace(['/', '?', '%', '@'], "-"));
-            std::fs::write(std::path::Path::new(&folder).join(name), browser.picture()).unwrap();
-        }
-    }
-    browser.prefer("light");
-}
-
-#[allow(clippy::disallowed_methods, reason = "pictures are made when they are asked for")]
-fn pictures(browser: &Browser, base: &str) {
-    every_picture(browser, base);
-    let Some(folder) = std::env::var_os("ANNALS_PAGE_PICTURES") else { return };
-    for (name, address) in [
-        ("page-thread.png", "/t/trip"),
-        ("page-talk.png", "/t/trip@by%20bus/talk"),
-        ("page-diff.png", "/diff/trip@by%20bus..trip"),
-        ("page-step.png", "/t/fan/step"),
-    ] {
-        browser.open(&format!("{base}{address}"));
-        let path = std::path::Path::new(&folder).join(name);
-        std::fs::write(&path, browser.picture()).unwrap();
-    }
 }

@@ -230,7 +230,7 @@ fn no_screen_scrolls_sideways() {
             let Some(folder) = &folder else { continue };
             for scheme in ["light", "dark"] {
                 browser.prefer(scheme);
-                let file = format!("page-{name}-{window}-{scheme}.png");
+                let file = format!("page-{name}-{window}-{scheme}.webp");
                 let is_of_documents = ["threads", "thread", "talk"].contains(&name);
                 let path = if is_of_documents { folder.join(file) } else { folder.join("all").join(file) };
                 std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -239,4 +239,19 @@ fn no_screen_scrolls_sideways() {
             browser.prefer("light");
         }
     }
+    offline(&browser, &store);
+}
+
+/// A document of a conversation is read from the disk, in its own style.
+fn offline(browser: &Browser, store: &Store) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("stall.html");
+    let head = store.thread("stall").unwrap().head().unwrap().unwrap();
+    annals_page::write_document(&head, None, &mut std::fs::File::create(&path).unwrap()).unwrap();
+    browser.open(&format!("file://{}", path.display()));
+    assert!(browser.text("main").contains("The stall is the automatic checkpoint"), "{}", browser.text("main"));
+    assert_eq!(browser.errors(), Vec::<String>::new(), "the policy allows the style");
+    let width = browser.run("return getComputedStyle(document.querySelector('.msg')).borderLeftWidth;");
+    assert_eq!(width, json!("2px"), "the style is applied");
+    assert_eq!(browser.run(WIDE), json!([]));
 }

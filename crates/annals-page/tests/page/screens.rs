@@ -74,12 +74,12 @@ fn a_waterfall_shows_the_times_that_are_stored() {
     let shown = html(&page, "/t/fan/step");
     assert!(!shown.contains("/state/graph"), "metadata has no address of its own: {shown}");
     assert!(shown.contains("class=\"waterfall\"") && shown.contains("1 attempt failed"), "{shown}");
-    assert_eq!(shown.matches("class=\"share fall\"").count(), lanes.len() - usize::from(spans(&lanes[0]).is_empty()));
+    assert_eq!(shown.matches("class=\"spans\"").count(), lanes.len() - usize::from(spans(&lanes[0]).is_empty()));
     // Two nodes of one superstep without their ends: nothing is drawn.
     let parallel = document(&page, "/t/booking/step.json")["lanes"].clone();
     assert_eq!(parallel.as_array().unwrap().len(), 2);
     assert!(parallel.as_array().unwrap().iter().all(|lane| spans(lane).is_empty()), "{parallel}");
-    assert!(!html(&page, "/t/booking/step").contains("class=\"share fall\""));
+    assert!(!html(&page, "/t/booking/step").contains("class=\"spans\""));
     let graph = StateGraph::with_schema(DynSchema::new().append("seen").build())
         .node("left", |_: &annals::state::DynState| Ok(DynUpdate::new().set("seen", "left saw")))
         .node("right", |_: &annals::state::DynState| Ok(DynUpdate::new()))
@@ -91,7 +91,7 @@ fn a_waterfall_shows_the_times_that_are_stored() {
     graph.run(&recorded).record_ends(true).invoke(DynUpdate::new().set("seen", "begin")).unwrap();
     let parallel = document(&page, "/t/recorded/step.json")["lanes"].clone();
     assert!(parallel.as_array().unwrap().iter().all(|lane| spans(lane).len() == 1), "{parallel}");
-    assert_eq!(html(&page, "/t/recorded/step").matches("class=\"share fall\"").count(), 2);
+    assert_eq!(html(&page, "/t/recorded/step").matches("class=\"spans\"").count(), 2);
 }
 
 /// A signal is neither a checkpoint nor a branch of the thread that gets it.
@@ -591,7 +591,12 @@ fn runs_steps_and_figures_are_those_of_the_log() {
     assert_eq!((model[0]["name"].as_str(), model[0]["input_tokens"].as_u64()), (Some("m-1"), Some(812)));
     assert!(stats["by"]["node"].as_array().unwrap().iter().any(|node| node["p50_us"].is_number()));
     let plots = html(&page, "/stats");
-    assert!(plots.contains("bytes written") && plots.contains("$0.0040") && plots.contains("<svg class=\"share\""));
+    assert!(
+        plots.contains("bytes written")
+            && plots.contains("$0.0040")
+            && plots.contains("class=\"hbar\"")
+            && plots.contains("<dt>model calls</dt>")
+    );
     assert!(html(&page, "/stats?thread=trip").contains("of the thread"));
     let health = html(&page, "/health?check=1");
     assert!(health.contains("0 problems") && health.contains("annals undo"), "{health}");
@@ -734,6 +739,43 @@ fn a_fork_shows_what_a_replay_would_do() {
     }
     trip(&store);
     assert!(html(&page, "/t/trip/fork").contains("No task is due"));
+}
+
+/// A document has all messages and no link, loads nothing, and allows its own style by its hash.
+#[test]
+fn a_conversation_is_one_document() {
+    let store = Store::memory();
+    trip(&store);
+    let written = |thread: &Thread| {
+        let mut bytes = Vec::new();
+        let count = annals_page::write_document(&thread.head().unwrap().unwrap(), None, &mut bytes);
+        count.map(|count| (count, String::from_utf8(bytes).unwrap()))
+    };
+    let (count, shown) = written(&store.thread("trip").unwrap()).unwrap();
+    assert_eq!(count, 5);
+    for text in [
+        "<h1 dir=\"auto\">Bern in May</h1>",
+        "A hotel in Bern",
+        "<b dir=\"auto\">hotels</b>",
+        "<span class=\"strong\">plan</span>",
+    ] {
+        assert!(shown.contains(text), "{text}: {shown}");
+    }
+    for wrong in ["<script", "href=", "src=", "url(", "@import", "<link", "<form"] {
+        assert!(!shown.contains(wrong), "{wrong}");
+    }
+    assert!(shown.contains("default-src &#39;none&#39;; style-src &#39;sha256-"), "{shown}");
+    let many = store.thread("many").unwrap();
+    let long = "long ".repeat(20_000);
+    let said =
+        (0..120).map(|n| Message::human(format!("say {n:03}"))).chain([Message::ai(format!("{long}and its end"))]);
+    many.append("messages", said).unwrap();
+    let (count, shown) = written(&many).unwrap();
+    assert_eq!((count, shown.matches("<p dir=\"auto\">say ").count()), (121, 120));
+    assert!(shown.contains("long and its end"), "nothing is cut");
+    let none = store.thread("none").unwrap();
+    none.set("n", 1).unwrap();
+    assert!(written(&none).unwrap_err().to_string().contains("no channel holds messages"));
 }
 
 /// The contrast of two colours, as the guidelines for accessible content define it.
