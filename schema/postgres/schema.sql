@@ -32,6 +32,10 @@ CREATE TABLE thread (
     lease_recoveries bigint,
     -- Derived from the head of the root namespace, for listings.
     activity bigint,
+    -- The minute of the activity, and its second while a run is due. Indexes have these, which the supersteps of a run
+    -- mostly leave as they are: an update of a row without a change of an indexed column adds no index entry.
+    listed bigint,
+    queued bigint,
     updated_at bigint,
     status smallint,
     graph text COLLATE "C",
@@ -41,10 +45,9 @@ CREATE TABLE thread (
     paused boolean NOT NULL
 ) WITH (fillfactor = 70);
 
-CREATE INDEX thread_activity ON thread (activity);
-CREATE INDEX thread_queue ON thread (graph, priority DESC, activity)
-    WHERE status = 1 AND NOT archived AND trashed_until IS NULL;
-CREATE INDEX thread_owner ON thread (lease_owner) WHERE lease_until IS NOT NULL;
+CREATE INDEX thread_listed ON thread (listed);
+CREATE INDEX thread_queue ON thread (graph, priority DESC, queued) WHERE queued IS NOT NULL;
+CREATE INDEX thread_owner ON thread (lease_owner) WHERE lease_owner IS NOT NULL;
 CREATE INDEX thread_trash ON thread (trashed_until) WHERE trashed_until IS NOT NULL;
 
 CREATE TABLE namespace (

@@ -15,10 +15,9 @@ pub(crate) const CLAIM: &str = "WITH picked AS (\
      SELECT x.* FROM unnest($2::text[]) AS g (graph) CROSS JOIN LATERAL (\
      SELECT t.number, t.priority, t.activity, t.lease_owner, \
      coalesce(t.lease_until > $3 AND t.lease_owner = ANY ($1::bytea[]), false) AS is_own \
-     FROM thread t WHERE t.graph = g.graph AND t.status = 1 AND NOT t.archived AND t.trashed_until IS NULL \
-     AND NOT t.paused \
+     FROM thread t WHERE t.graph = g.graph AND t.queued IS NOT NULL AND NOT t.paused \
      AND (t.lease_until IS NULL OR t.lease_until <= $3 OR t.lease_owner = ANY ($1::bytea[])) \
-     ORDER BY t.priority DESC, t.activity LIMIT $7 FOR UPDATE SKIP LOCKED) x \
+     ORDER BY t.priority DESC, t.queued, t.activity LIMIT $7 FOR UPDATE SKIP LOCKED) x \
      WHERE NOT EXISTS (SELECT FROM timer y JOIN namespace n ON n.thread = y.thread AND n.number = y.namespace \
      AND n.head = y.checkpoint WHERE y.wake_at <= $3) \
      ORDER BY x.priority DESC, x.activity LIMIT $7), \
@@ -38,8 +37,7 @@ pub(crate) const CLAIM: &str = "WITH picked AS (\
 
 /// The processes that hold queued runs of graphs.
 pub(crate) const HOLDERS: &str = "SELECT DISTINCT t.lease_process FROM thread t \
-     WHERE t.graph = ANY ($1::text[]) AND t.status = 1 AND NOT t.archived AND t.trashed_until IS NULL \
-     AND t.lease_until > $2 LIMIT 64";
+     WHERE t.graph = ANY ($1::text[]) AND t.queued IS NOT NULL AND t.lease_until > $2 LIMIT 64";
 
 /// The heads of the threads that owners hold, each with the number of its owner.
 macro_rules! owned {

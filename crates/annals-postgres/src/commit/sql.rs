@@ -24,7 +24,9 @@ pub(crate) const CHANGE_THREADS: &str = "WITH want AS (\
      UPDATE thread t SET change = t.change + 1, token = $1, seq = w.seq, operation = w.operation, \
      namespaces = w.namespaces, fields = w.fields, lease_owner = w.lease_owner, lease_process = w.lease_process, \
      lease_epoch = w.lease_epoch, lease_until = w.lease_until, lease_recoveries = w.lease_recoveries, \
-     activity = w.activity, updated_at = w.updated_at, status = w.status::smallint, graph = w.graph, \
+     activity = w.activity, listed = w.activity / 60000000, \
+     queued = CASE WHEN w.status = 1 AND NOT w.archived AND w.trashed_until IS NULL THEN w.activity / 1000000 END, \
+     updated_at = w.updated_at, status = w.status::smallint, graph = w.graph, \
      priority = w.priority::smallint, archived = w.archived, trashed_until = w.trashed_until, paused = w.paused \
      FROM want w WHERE w.number = t.number AND w.change IS NOT NULL AND w.batch NOT IN (SELECT batch FROM stale) \
      RETURNING t.number, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";

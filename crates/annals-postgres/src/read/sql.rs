@@ -165,8 +165,10 @@ macro_rules! listed {
 
 /// Pages of threads: archived, in the trash, a status, a graph; after a position, a priority and an id; at most so
 /// many.
-pub(crate) const LISTED_BY_ACTIVITY: &str =
-    listed!("t.activity DESC", "t.activity < $5 AND $6::bigint IS NOT NULL AND $7::text IS NOT NULL");
+pub(crate) const LISTED_BY_ACTIVITY: &str = listed!(
+    "t.listed DESC, t.activity DESC",
+    "t.listed <= $5 / 60000000 AND t.activity < $5 AND $6::bigint IS NOT NULL AND $7::text IS NOT NULL"
+);
 pub(crate) const LISTED_BY_ID: &str = listed!("t.id", "t.id > $7::text AND $6::bigint IS NOT NULL");
 pub(crate) const LISTED_BY_QUEUE: &str = listed!(
     "t.priority DESC, t.activity",

@@ -63,7 +63,8 @@ fn behind(backend: &PostgresBackend, limit: i64) -> Result<Option<u64>, StoreErr
     let rows = backend.client.read(vec![query], Together::Apart)?.remove(0);
     let count = |row| {
         let mut cells = Cells::of(row);
-        (cells.next::<&str>()?, cells.next::<i64>()?);
+        cells.next::<&str>()?;
+        cells.next::<i64>()?;
         cells.number()
     };
     rows.first().map(count).transpose()
