@@ -14,7 +14,7 @@ use annals::store::{CheckpointRef, Erasure, StoreError};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::Host;
 
 use crate::client::{PgClient, PgQuery, Together};
 use crate::commit::writer::{GroupWriter, WriteJob};
@@ -22,7 +22,9 @@ use crate::error::open_error;
 use crate::follow::Notifier;
 use crate::read::{records, state, threads};
 use crate::rows::Cells;
-use crate::{erase, schema, sql};
+use crate::schema::NewTables;
+use crate::tls::TlsUrl;
+use crate::{erase, schema, sql, tls};
 
 /// A log on a PostgreSQL server. Clones of the store that [`open`](crate::open) returns share it.
 ///
@@ -69,16 +71,20 @@ impl PostgresBackend {
     /// # Errors
     /// [`StoreError::Open`], as [`open`](crate::open); [`StoreError::NotAStore`] of a database without tables.
     pub fn connect_with(url: &str, makes_tables: bool) -> Result<Self, StoreError> {
-        let config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
+        Self::connect_and(url, if makes_tables { NewTables::Whole } else { NewTables::Refused })
+    }
+
+    /// Connects to the database of a URL, and does with one that has no tables what is said.
+    pub(crate) fn connect_and(url: &str, new_tables: NewTables) -> Result<Self, StoreError> {
+        let url = TlsUrl::of(url);
+        let mut config: Config = url.url.parse().map_err(|error: tokio_postgres::Error| {
             open_error("postgres://", format!("the URL is not one of a PostgreSQL server: {error}"))
         })?;
         let shown = shown(&config);
-        if config.get_ssl_mode() == SslMode::Require {
-            return Err(open_error(&shown, "the URL requires TLS, which this version does not speak"));
-        }
-        let client = PgClient::start(config).map_err(|error| open_error(&shown, error.to_string()))?;
+        let tls = tls::connector(&mut config, &url).map_err(|reason| open_error(&shown, reason))?;
+        let client = PgClient::start(config, tls).map_err(|error| open_error(&shown, error.to_string()))?;
         let (lanes, of) = (Arc::clone(&client.lanes), shown.clone());
-        let server = client.wait(async move { schema::prepare(&lanes, &of, makes_tables).await })?;
+        let server = client.wait(async move { schema::prepare(&lanes, &of, new_tables).await })?;
         let signal = Arc::new(LogSignal::default());
         let notifier = Arc::new(Notifier::new());
         client.spawn(Arc::clone(&notifier).run(Arc::clone(&client.lanes)));

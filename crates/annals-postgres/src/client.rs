@@ -20,12 +20,14 @@ use std::time::Duration;
 use annals::store::StoreError;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, oneshot};
+use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Config, NoTls, Row, Statement};
+use tokio_postgres::{Client, Config, Connection, Row, Socket, Statement};
 
 use crate::error::{PgFault, read_error};
 use crate::limits::{ATTEMPTS_MAX, BACKOFF_FIRST, READ_CONNECTIONS};
 use crate::sql;
+use crate::tls::TlsConnector;
 
 /// A parameter of a statement, with the type that the statement states for it.
 #[derive(Clone, Debug)]
@@ -122,10 +124,14 @@ impl PgConnection {
     }
 }
 
+/// The half of a connection that sends and receives.
+pub(crate) type ServerConnection = Connection<Socket, <TlsConnector as MakeTlsConnect<Socket>>::Stream>;
+
 /// The connections, as the tasks of the runtime use them.
 #[derive(Debug)]
 pub(crate) struct Connections {
     config: Config,
+    tls: TlsConnector,
     write: Lane,
     /// For the tables beside the log.
     beside: Lane,
@@ -178,9 +184,14 @@ impl Connections {
         })
     }
 
+    /// Opens a connection, whose other half the caller drives.
+    pub(crate) async fn connect_with(&self) -> Result<(Client, ServerConnection), PgFault> {
+        Ok(self.config.connect(self.tls.clone()).await?)
+    }
+
     /// Opens a connection of its own.
     pub(crate) async fn connect(&self) -> Result<Client, PgFault> {
-        let (client, connection) = self.config.connect(NoTls).await?;
+        let (client, connection) = self.connect_with().await?;
         tokio::spawn(async move {
             // The calls on the connection get its error.
             _ = connection.await;
@@ -210,10 +221,6 @@ impl Connections {
             }
         }
         self.write_beside(queries).await
-    }
-
-    pub(crate) fn config(&self) -> &Config {
-        &self.config
     }
 
     /// Begins a transaction on the connection of the writer. It ends with [`Connections::commit_on`] or
@@ -352,7 +359,7 @@ pub(crate) struct PgClient {
 
 impl PgClient {
     /// Starts the thread. No connection is opened yet.
-    pub(crate) fn start(config: Config) -> std::io::Result<Self> {
+    pub(crate) fn start(config: Config, tls: TlsConnector) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (handle, (stop, stopped)) = (runtime.handle().clone(), oneshot::channel());
         let thread = std::thread::Builder::new().name("annals-postgres".into()).spawn(move || {
@@ -361,6 +368,7 @@ impl PgClient {
         })?;
         let lanes = Connections {
             config,
+            tls,
             write: Lane::default(),
             beside: Lane::default(),
             reads: std::iter::repeat_with(Lane::default).take(READ_CONNECTIONS).collect(),

@@ -26,14 +26,15 @@ impl PgFault {
         self.state().is_some_and(|state| !is_of_connection(state))
     }
 
-    /// Returns whether another attempt may succeed.
+    /// Returns whether another attempt may succeed. A standby takes no commits until it has become the primary.
     pub(crate) fn passes(&self) -> bool {
+        let passing = [
+            &SqlState::T_R_SERIALIZATION_FAILURE,
+            &SqlState::T_R_DEADLOCK_DETECTED,
+            &SqlState::READ_ONLY_SQL_TRANSACTION,
+        ];
         match self.state() {
-            Some(state) => {
-                is_of_connection(state)
-                    || self.is_of_pooler()
-                    || [&SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED].contains(&state)
-            }
+            Some(state) => is_of_connection(state) || self.is_of_pooler() || passing.contains(&state),
             None => true,
         }
     }

@@ -6,7 +6,7 @@
 //! in one transaction.
 //!
 //! Invariants: isolation is `READ COMMITTED`, and whatever decides about a commit stands in the one row that it locks;
-//! a call sees one snapshot. *Absent:* TLS, an index of texts, transactions on tables of an application, and the calls
+//! a call sees one snapshot. *Absent:* transactions on tables of an application, and the calls
 //! about files.
 //!
 //! # Example
@@ -39,10 +39,13 @@ mod schema;
 mod search;
 mod side_tables;
 mod sql;
+mod tls;
 
 use std::sync::Arc;
 
 use annals::store::{OpenOptions, Store, StoreError};
+
+use crate::schema::NewTables;
 
 pub use backend::PostgresBackend;
 
@@ -64,4 +67,28 @@ pub fn open(url: &str) -> Result<Store, StoreError> {
 pub fn open_with(url: &str, options: OpenOptions) -> Result<Store, StoreError> {
     let backend = PostgresBackend::connect_with(url, options.may_create())?;
     Ok(Store::with_backend(Arc::new(backend), options))
+}
+
+/// Makes the tables of a store in an empty database, those that grow with the log divided into partitions by hashes of
+/// the thread: each partition has indexes of its own, which are smaller, and is vacuumed for itself. Opened without
+/// this, a database has one table of each kind.
+///
+/// # Errors
+/// [`StoreError::Invalid`] if there are no partitions or more than 1,024; [`StoreError::Open`] if the database has the
+/// tables, and as [`open`].
+///
+/// # Example: tables of sixteen partitions
+/// ```no_run
+/// # fn main() -> Result<(), annals::store::StoreError> {
+/// annals_postgres::create_partitioned("postgres://app@localhost/annals", 16)?;
+/// let store = annals_postgres::open("postgres://app@localhost/annals")?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn create_partitioned(url: &str, partitions: u32) -> Result<(), StoreError> {
+    if !(1..=limits::PARTITIONS_MAX).contains(&partitions) {
+        let reason = format!("{partitions} is not from 1 to {}", limits::PARTITIONS_MAX);
+        return Err(StoreError::Invalid { field: "partitions", reason });
+    }
+    PostgresBackend::connect_and(url, NewTables::Divided(partitions)).map(|_| ())
 }

@@ -43,3 +43,5 @@ pub(crate) const INDEX_WAITS_MAX: u32 = 9;
 /// How far before its position a follower begins on a server on which a dump was restored, in microseconds: longer than
 /// a commit takes.
 pub(crate) const RESTORE_OVERLAP_MICROS: i64 = 60_000_000;
+/// Partitions of a table.
+pub(crate) const PARTITIONS_MAX: u32 = 1_024;

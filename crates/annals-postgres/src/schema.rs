@@ -19,13 +19,46 @@ struct FoundSchema {
     version: Option<i64>,
     /// The identifier of the server.
     system: i64,
+    is_new: bool,
 }
 
-/// Verifies the schema of the database, which is made if it is missing and `makes_tables`, and returns the mark of the
-/// server. `shown` names the database in errors.
-pub(crate) async fn prepare(lanes: &Connections, shown: &str, makes_tables: bool) -> Result<u32, StoreError> {
+/// The tables that grow with the log. All their keys begin with the thread.
+const PARTITIONED: [&str; 4] = ["checkpoint", "item", "task_write", "search_entry"];
+
+/// What an opening does with a database that has no tables.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum NewTables {
+    Refused,
+    Whole,
+    /// The tables that grow are divided into so many parts by a hash of the thread.
+    Divided(u32),
+}
+
+/// Returns the statements that make the tables.
+fn statements(new_tables: NewTables) -> String {
+    let mut all = sql::SCHEMA.to_owned();
+    let NewTables::Divided(count) = new_tables else { return all };
+    for table in PARTITIONED {
+        let begin = all.find(&format!("CREATE TABLE {table} (")).unwrap_or_default();
+        let end = begin + all[begin..].find("\n);").unwrap_or_default();
+        let mut divided = "\n) PARTITION BY HASH (thread);".to_owned();
+        for at in 0..count {
+            let values = format!("FOR VALUES WITH (MODULUS {count}, REMAINDER {at})");
+            divided += &format!("\nCREATE TABLE {table}_{at} PARTITION OF {table} {values};");
+        }
+        all.replace_range(end..end + "\n);".len(), &divided);
+    }
+    all
+}
+
+/// Verifies the schema of the database, which is made as `new_tables` says if it is missing, and returns the mark of the
+/// server. `shown` names the database in errors. Tables that are there cannot be divided.
+pub(crate) async fn prepare(lanes: &Connections, shown: &str, new_tables: NewTables) -> Result<u32, StoreError> {
     let client = lanes.connect().await.map_err(|fault| open_fault(shown, fault))?;
-    let found = make(&client, makes_tables).await.map_err(|fault| open_fault(shown, fault))?;
+    let found = make(&client, new_tables).await.map_err(|fault| open_fault(shown, fault))?;
+    if matches!(new_tables, NewTables::Divided(_)) && !found.is_new {
+        return Err(open_error(shown, "it has tables, which cannot be divided any more"));
+    }
     if found.encoding != "UTF8" {
         let reason = format!("the database is encoded in {}, and UTF8 is needed", found.encoding);
         return Err(open_error(shown, reason));
@@ -40,24 +73,26 @@ pub(crate) async fn prepare(lanes: &Connections, shown: &str, makes_tables: bool
     Ok((found.system ^ (found.system >> 32)) as u32)
 }
 
-/// Makes the tables if there are none, and it is asked for.
-async fn make(client: &Client, makes_tables: bool) -> Result<FoundSchema, PgFault> {
+/// Makes the tables if there are none, and they are not refused.
+async fn make(client: &Client, new_tables: NewTables) -> Result<FoundSchema, PgFault> {
     let encoding: String = client.query_typed(sql::ENCODING, &[]).await?[0].try_get(0)?;
     client.batch_execute(sql::BEGIN).await?;
     let there = client.query_typed(sql::SCHEMA_IS_THERE, &[]).await?;
     let mut is_there: bool = there[0].try_get(0)?;
-    if encoding == "UTF8" && !is_there && makes_tables {
+    let mut is_new = false;
+    if encoding == "UTF8" && !is_there && new_tables != NewTables::Refused {
         // Of several processes that open an empty database, one makes the tables.
         client.query_typed(sql::LOCK_SCHEMA, &[]).await?;
         let there = client.query_typed(sql::SCHEMA_IS_THERE, &[]).await?;
         if !there[0].try_get::<_, bool>(0)? {
-            client.batch_execute(sql::SCHEMA).await?;
+            is_new = true;
+            client.batch_execute(&statements(new_tables)).await?;
             let version = (&VERSION as &(dyn ToSql + Sync), Type::INT8);
             client.query_typed(sql::NOTE_SCHEMA, &[version]).await?;
         }
         is_there = true;
     }
-    let mut found = FoundSchema { encoding, version: None, system: 0 };
+    let mut found = FoundSchema { encoding, version: None, system: 0, is_new };
     if found.encoding == "UTF8" && is_there {
         let row = client.query_typed(sql::SCHEMA_VERSION, &[]).await?.remove(0);
         (found.version, found.system) = (Some(row.try_get(0)?), row.try_get(2)?);
@@ -77,4 +112,20 @@ async fn lower(client: &Client) -> Result<(), PgFault> {
         client.query_typed(sql::LOWER_MARK, &[]).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_divided_only_if_that_is_asked_for() {
+        assert_eq!(statements(NewTables::Whole), sql::SCHEMA);
+        let divided = statements(NewTables::Divided(3));
+        for table in PARTITIONED {
+            let last = format!("CREATE TABLE {table}_2 PARTITION OF {table} FOR VALUES WITH (MODULUS 3, REMAINDER 2);");
+            assert!(divided.contains(&last), "{table}");
+        }
+        assert_eq!(divided.matches("PARTITION BY HASH (thread)").count(), PARTITIONED.len());
+    }
 }

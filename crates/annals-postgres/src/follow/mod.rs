@@ -14,7 +14,7 @@ use annals::store::StoreError;
 use annals::store::backend::LogProbe;
 use annals::store::log::{ChangePage, Follow, LogPosition, LogSignal, LogWatch};
 use tokio::sync::Notify;
-use tokio_postgres::{AsyncMessage, Client, NoTls};
+use tokio_postgres::{AsyncMessage, Client};
 
 use self::sql as follow_sql;
 use crate::PostgresBackend;
@@ -163,7 +163,7 @@ impl Notifier {
     }
 
     async fn listen_once(&self, lanes: &Connections, signal: &LogSignal) -> Result<(), PgFault> {
-        let (client, mut connection) = lanes.config().connect(NoTls).await?;
+        let (client, mut connection) = lanes.connect_with().await?;
         let mut begin = Box::pin(async {
             client.batch_execute(follow_sql::LISTEN).await?;
             client.query_typed(follow_sql::SCHEMA, &[]).await?[0].try_get::<_, String>(0)

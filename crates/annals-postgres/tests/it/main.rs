@@ -12,6 +12,8 @@ mod faults;
 mod proxy;
 mod server;
 mod suite;
+#[cfg(feature = "tls")]
+mod tls;
 mod views;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -39,13 +41,10 @@ fn main() -> ExitCode {
     if args.first().is_some_and(|arg| arg == "race") {
         return suite::race(&args[1..]);
     }
-    let tests = suite::tests()
-        .into_iter()
-        .chain(calls::tests())
-        .chain(copies::tests())
-        .chain(faults::tests())
-        .chain(views::tests());
-    let tests: Vec<Test> = tests.collect();
+    let mut tests = suite::tests();
+    tests.extend(calls::tests().into_iter().chain(copies::tests()).chain(faults::tests()).chain(views::tests()));
+    #[cfg(feature = "tls")]
+    tests.extend(tls::tests());
     if args.iter().any(|arg| arg == "--list") {
         tests.iter().for_each(|(name, _)| println!("{name}: test"));
         return ExitCode::SUCCESS;

@@ -39,6 +39,8 @@ struct Started {
     programs: PathBuf,
     user: Option<&'static str>,
     fsync: &'static str,
+    /// Options of the server, after the others.
+    more: String,
 }
 
 impl Server {
@@ -59,7 +61,7 @@ impl Server {
         }
         let programs = programs().ok_or("there is no initdb; Debian's package is `postgresql`")?;
         let user = if is_root() { Some(user().ok_or("root needs another user for the server")?) } else { None };
-        let started = Started { folder: folder(user)?, programs, user, fsync };
+        let started = Started { folder: folder(user)?, programs, user, fsync, more: String::new() };
         started.make()?;
         Self::of(started)
     }
@@ -80,6 +82,32 @@ impl Server {
         let other = self.started.as_ref()?.on_another_folder().expect("a folder");
         other.make().expect("the server is made");
         Some(Self::of(other).expect("the server starts"))
+    }
+
+    /// Starts another server that listens to a port with TLS. Returns the port and the file of its certificate; `None`
+    /// if no certificate can be made.
+    #[allow(dead_code, reason = "the tests of the feature `tls` use it")]
+    pub(crate) fn with_tls(&self) -> Option<(Self, u16, PathBuf)> {
+        let mut other = self.started.as_ref()?.on_another_folder().expect("a folder");
+        other.make().expect("the server is made");
+        let file = |name: &str| other.folder.path().join(name);
+        let (certificate, key) = (file("certificate.pem"), file("key.pem"));
+        let options = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost \
+                       -addext subjectAltName=DNS:localhost -addext basicConstraints=critical,CA:FALSE";
+        let mut openssl = other.as_user("openssl");
+        checked(openssl.args(options.split(' ')).arg("-keyout").arg(&key).arg("-out").arg(&certificate)).ok()?;
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = free.local_addr().expect("an address").port();
+        drop(free);
+        let (certificate_shown, key) = (certificate.display(), key.display());
+        other.more = format!(
+            "-c listen_addresses=localhost -c port={port} -c ssl=on -c ssl_cert_file={certificate_shown} \
+             -c ssl_key_file={key}"
+        );
+        other.start();
+        let folder = other.folder.path().display();
+        let url = format!("postgres://postgres@localhost:{port}/postgres?host={folder}");
+        Some((Self { url, started: Some(other), schemas: AtomicU64::new(0) }, port, certificate))
     }
 
     fn of(started: Started) -> Result<Self, String> {
@@ -187,6 +215,14 @@ impl Server {
         Some(self.started.as_ref()?.command(program))
     }
 
+    /// Returns the URL of another database.
+    #[allow(dead_code, reason = "the figures use it")]
+    pub(crate) fn url_of_database(&self, name: &str) -> String {
+        let (server, options) = self.url.split_once('?').unwrap_or((&self.url, ""));
+        let server = server.rsplit_once('/').map_or(server, |(server, _)| server);
+        format!("{server}/{name}?{options}")
+    }
+
     /// Returns the URL of a schema.
     pub(crate) fn url_of(&self, schema: &str) -> String {
         let joined = if self.url.contains('?') { '&' } else { '?' };
@@ -225,7 +261,8 @@ impl Started {
     }
 
     fn on_another_folder(&self) -> Result<Self, String> {
-        Ok(Self { folder: folder(self.user)?, programs: self.programs.clone(), user: self.user, fsync: self.fsync })
+        let (programs, more) = (self.programs.clone(), String::new());
+        Ok(Self { folder: folder(self.user)?, programs, user: self.user, fsync: self.fsync, more })
     }
 
     /// Returns the command that runs a program as the user of the server.
@@ -270,10 +307,12 @@ impl Started {
     }
 
     fn control(&self, action: &str) -> Result<(), String> {
-        let (folder, fsync) = (self.folder.path().display(), self.fsync);
+        let (folder, fsync, more) = (self.folder.path().display(), self.fsync, &self.more);
+        let quick =
+            if fsync == "off" { "-c full_page_writes=off -c wal_level=minimal -c max_wal_senders=0" } else { "" };
         let options = format!(
             "-c listen_addresses='' -c unix_socket_directories={folder} -c fsync={fsync} -c max_connections=200 \
-             -c autovacuum=off"
+             -c autovacuum=off {quick} {more}"
         );
         let log = self.folder.path().join("log");
         let mut command = self.command("pg_ctl");

@@ -21,7 +21,22 @@ pub(crate) fn tests() -> Vec<Test> {
         Box::new(|server| conformance::run_calls(&|| std::sync::Arc::new(server.backend()))),
     ));
     tests.push(("suite::race_of_processes".into(), Box::new(race_of_processes)));
+    tests.push(("suite::partitions".into(), Box::new(partitions)));
     tests
+}
+
+/// Partitioned tables hold what others hold.
+fn partitions(server: &Server) {
+    let wanted = ["basics::first", "search::deleted"];
+    let cases: Vec<_> = conformance::cases().iter().filter(|case| wanted.contains(&case.0)).copied().collect();
+    assert_eq!(cases.len(), wanted.len());
+    conformance::run_all(&cases, &|| {
+        let url = server.empty();
+        annals_postgres::create_partitioned(&url, 3).expect("the tables are made");
+        annals_postgres::create_partitioned(&url, 3).expect_err("there are tables");
+        std::sync::Arc::new(PostgresBackend::connect(&url).expect("the server is reached"))
+    });
+    annals_postgres::create_partitioned(&server.empty(), 0).expect_err("there must be one");
 }
 
 /// The number of processes of the race.
