@@ -40,7 +40,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 146] = [
+const FIGURES: [Figure; 157] = [
     figure("append_full_ratio", "append", FigureTarget::AtLeast(0.8)),
     figure("append_normal_ratio", "append", FigureTarget::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", FigureTarget::None),
@@ -237,6 +237,20 @@ const FIGURES: [Figure; 146] = [
     figure("power_cuts_run", "reliability", FigureTarget::None)
         .about("counts of the last full runs of annals-sim and mutants, from docs/reliability.json; they are not measured here"),
     figure("power_cuts_lost", "reliability", FigureTarget::AtMost(0.0)),
+    figure("pg_round_trips_per_superstep", "postgres", FigureTarget::AtMost(1.0)),
+    figure("pg_bytes_per_turn_1k", "postgres", FigureTarget::AtMostOf(pg_bytes_target_1k))
+        .about("the tables and indexes of a conversation on a PostgreSQL server after a vacuum, with texts that do not compress"),
+    figure("pg_bytes_per_turn_10k", "postgres", FigureTarget::AtMostOf(pg_bytes_target_10k)),
+    figure("pg_turn_ms_1k", "postgres", FigureTarget::None),
+    figure("pg_turn_ms_10k", "postgres", FigureTarget::AtMostOf(|report| Some(1.5 * report.get("pg_turn_ms_1k")?))),
+    figure("pg_commits_per_s_50_clients", "postgres", FigureTarget::AtLeast(0.6))
+        .about("supersteps a second of 50 callers of one process over single inserts of 50 connections by hand"),
+    figure("pg_search_ms_10k", "postgres_search", FigureTarget::None),
+    figure("pg_search_ms_100k", "postgres_search", FigureTarget::None)
+        .about("a search with the index for a word of ten of the messages on a PostgreSQL server"),
+    figure("langgraph_postgres_turn_ratio_1k", "postgres", FigureTarget::AtLeast(20.0)),
+    figure("langgraph_postgres_bytes_ratio", "postgres", FigureTarget::AtLeast(100.0)),
+    figure("pg_workflows_per_s_ratio_dbos", "postgres", FigureTarget::AtLeast(3.0)),
     figure("faults_run", "reliability", FigureTarget::None),
     figure("faults_lied", "reliability", FigureTarget::AtMost(0.0)),
     figure("kills_run", "reliability", FigureTarget::None),
@@ -261,6 +275,15 @@ fn reliability(_: &Bench, report: &mut FigureReport) -> Result<()> {
 
 fn bytes_target(report: &FigureReport) -> Option<f64> {
     Some((1.10 * report.get("bytes_per_turn_1k")?).min(1_500.0))
+}
+
+/// Two and a half times the bytes of the same turn in a file: those that were measured, or the last ones.
+fn pg_bytes_target_1k(report: &FigureReport) -> Option<f64> {
+    Some(2.5 * report.get("bytes_per_turn_1k").unwrap_or(1_339.0))
+}
+
+fn pg_bytes_target_10k(report: &FigureReport) -> Option<f64> {
+    Some(2.5 * report.get("bytes_per_turn_10k").unwrap_or(1_195.0))
 }
 
 fn tail_target(report: &FigureReport) -> Option<f64> {
@@ -289,6 +312,8 @@ pub(crate) struct FigureReport {
     pub(crate) salamander: Value,
     /// The measurements of DBOS, and ours of the same workflow; null without its feature.
     pub(crate) dbos: Value,
+    /// The measurements of LangGraph's Postgres saver and of DBOS on one server; null without its feature.
+    pub(crate) postgres: Value,
     machine: Map<String, Value>,
 }
 
@@ -344,6 +369,9 @@ impl FigureReport {
         if !self.dbos.is_null() {
             object.insert("dbos".into(), self.dbos.clone());
         }
+        if !self.postgres.is_null() {
+            object.insert("postgres".into(), self.postgres.clone());
+        }
         object.insert("targets".into(), Value::Object(targets));
         let details = self.extras.iter().map(|(name, value)| (name.clone(), number(*value))).collect();
         object.insert("details".into(), Value::Object(details));
@@ -372,6 +400,7 @@ impl FigureReport {
             ("langchain-core", &self.langchain),
             ("salamander-db (append with fsync, open and whole state of 10,000 events)", &self.salamander),
             ("dbos (five empty steps, SQLite)", &self.dbos),
+            ("langgraph (PostgresSaver) and dbos (five empty steps) on the same server", &self.postgres),
         ] {
             let Value::Object(peer) = peer else { continue };
             _ = writeln!(table, "{title}");
@@ -433,6 +462,10 @@ pub(crate) fn measure(bench: &Bench) -> Result<FigureReport> {
         ("salamander", crate::salamander::measure),
         #[cfg(feature = "dbos")]
         ("dbos", crate::dbos::measure),
+        #[cfg(feature = "postgres")]
+        ("postgres", crate::postgres::measure),
+        #[cfg(feature = "postgres")]
+        ("postgres_search", crate::postgres::measure_search),
     ];
     let only = match bench.only.as_deref() {
         None => None,

@@ -20,6 +20,8 @@ mod leases;
 mod messages;
 mod pages;
 mod peers;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod processes;
 mod profile;
 mod raw;
@@ -51,8 +53,8 @@ const USAGE: &str = "usage: annals-bench figures [--json] [--quick] [--dir FOLDE
   --quick    few and short runs: a smoke test, no measurement
   --dir      where the files go (default: a fresh folder under the system's temporary folder)
   --only     one group (append, group, processes, disk, turns, lease, workflows, history, writes, inspect, inspect_long,
-             command, channels, inside, supersteps, runtime, messages, pages, rss, langgraph, and salamander and dbos if
-             built with the feature of this name), or the group of a figure
+             command, channels, inside, supersteps, runtime, messages, pages, rss, langgraph, and salamander, dbos and
+             postgres if built with the feature of this name), or the group of a figure
   --python   the Python that has langgraph (default: python3)
 
   profile    repeats one piece of work, for a profiler: append, undo, commit, by-hand, turn, leased-turn, worker, get-state,
