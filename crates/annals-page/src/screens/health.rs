@@ -18,16 +18,18 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     let stats = screen.store.stats()?;
     let index = screen.store.search_index()?;
     let report = screen.query.get("check").map(|_| screen.store.check()).transpose()?;
-    let last = screen.store.position(0)?.number()?;
+    // A server has positions of its own, and no file.
+    let last = screen.store.position(0)?.number().ok();
+    let of_file = |n: u64| (stats.format > 0).then_some(n);
     let file = screen.page.file().and_then(FileFacts::read);
     if screen.json {
         return Ok(Shown::Json(json!({
             "schema": 1,
-            "file_bytes": stats.file_bytes,
-            "wal_bytes": stats.wal_bytes,
-            "wal_frames": stats.wal_frames,
-            "wal_copied_frames": stats.wal_copied_frames,
-            "wal_limit_bytes": stats.wal_limit_bytes,
+            "file_bytes": of_file(stats.file_bytes),
+            "wal_bytes": of_file(stats.wal_bytes),
+            "wal_frames": of_file(stats.wal_frames),
+            "wal_copied_frames": of_file(stats.wal_copied_frames),
+            "wal_limit_bytes": of_file(stats.wal_limit_bytes),
             "wal_is_large": stats.is_wal_large(),
             "erasing": stats.erasing,
             "last_seq": last,
@@ -46,16 +48,16 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
         Some(index) => format!("{} behind", count(index.behind, "checkpoint")),
     };
     for (name, value) in [
-        ("file", size(stats.file_bytes)),
-        ("checkpoints in the log", grouped(last)),
-        ("write-ahead log", format!("{}, {copied}", size(stats.wal_bytes))),
-        ("limit of the log", size(stats.wal_limit_bytes)),
-        ("search index", indexed),
-        ("deleted threads with bytes in the file", grouped(stats.erasing)),
-        ("version of annals", env!("CARGO_PKG_VERSION").to_owned()),
-        ("version of SQLite", annals::rusqlite::version().to_owned()),
+        ("file", of_file(stats.file_bytes).map(size)),
+        ("checkpoints in the log", last.map(grouped)),
+        ("write-ahead log", of_file(stats.wal_bytes).map(|bytes| format!("{}, {copied}", size(bytes)))),
+        ("limit of the log", of_file(stats.wal_limit_bytes).map(size)),
+        ("search index", Some(indexed)),
+        ("deleted threads with bytes in the file", of_file(stats.erasing).map(grouped)),
+        ("version of annals", Some(env!("CARGO_PKG_VERSION").to_owned())),
+        ("version of SQLite", Some(annals::rusqlite::version().to_owned())),
     ] {
-        fact(&mut html, name, &value);
+        value.into_iter().for_each(|value| fact(&mut html, name, &value));
     }
     if let Some(file) = &file {
         files(&mut html, file);
@@ -72,7 +74,7 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
         Some(report) => findings(&mut html, report),
         None => {
             html.within("p", &[], |html| {
-                html.link("/health?check=1", "verify every row and checksum").text(": it reads the whole file");
+                html.link("/health?check=1", "verify every row and checksum").text(": it reads all of the store");
             });
         }
     }
