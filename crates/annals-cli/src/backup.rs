@@ -3,15 +3,17 @@
 //! Prints the path of the copy; JSON: `{"schema": 1, "path", "bytes"}`. A restore prints the new names of the files at
 //! the path; JSON: `{"schema": 1, "path", "put_aside": [..]}`.
 
-use annals::store::Store;
 use serde_json::json;
 
 use crate::args;
 use crate::errors::CommandFailure;
 use crate::key::{self, NamedStore};
 use crate::output::{Printer, escape, note, size};
+use crate::point;
 
-pub(crate) fn run(args: &args::BackupArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
+pub(crate) fn run(args: &args::BackupArgs, named: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
+    _ = point::file(named, "annals backup copies", "pg_dump copies a database")?;
+    let store = point::open_to_read(named)?;
     let path = args.out.display().to_string();
     if args.out.symlink_metadata().is_ok() {
         let message = format!("file {path} exists already and was not changed");

@@ -28,7 +28,7 @@ const CHECKED_BYTES_MAX: u64 = 512 << 20;
 const HEAD_BYTES: usize = 100;
 
 pub(crate) fn run(args: &args::DoctorArgs, named: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
-    let path = point::named(named)?;
+    let path = point::file(named, "annals doctor examines", "annals check verifies any store")?;
     let settled = if args.fix { Store::reset_wal(path)? } else { WalReset::default() };
     let rebuilt = match args.fix {
         true => crate::key::repair_schema(named, |made| progress::say(|| format!("making {made}")))?,

@@ -9,7 +9,7 @@ use annals::store::stats::RebuiltObject;
 use annals::store::{Key, OpenOptions, Store, StoreError};
 
 use crate::errors::CommandFailure;
-use crate::point;
+use crate::{point, server};
 
 /// Bytes of a key.
 const KEY_BYTES: usize = 32;
@@ -29,6 +29,12 @@ impl<'a> NamedStore<'a> {
         Self { path: Some(path), ..self }
     }
 
+    /// Returns one end of a copy: a file has the key, and a server none.
+    pub(crate) fn of_file(self, path: &'a Path) -> Self {
+        let key_file = self.key_file.filter(|_| server::url(path).is_none());
+        Self { path: Some(path), key_file }
+    }
+
     /// Returns the options of a new store that has the same key, and is encrypted with it.
     pub(crate) fn options(self) -> Result<OpenOptions, CommandFailure> {
         Ok(match self.key()? {
@@ -40,6 +46,13 @@ impl<'a> NamedStore<'a> {
     /// Opens the store with its key: that of an encrypted store, or that of its checksums.
     pub(crate) fn open_with(self, options: OpenOptions) -> Result<Store, CommandFailure> {
         let path = point::named(self)?;
+        if let Some(url) = server::url(path) {
+            if self.key()?.is_some() {
+                let message = format!("--key-file is for files, and {} is on a server", server::shown(path));
+                return Err(CommandFailure::usage(message).hint("leave out --key-file and ANNALS_KEY_FILE"));
+            }
+            return server::open(url, options);
+        }
         Ok(match self.key()? {
             Some(key) => open_keyed(path, options, key)?,
             None => Store::open_with(path, options)?,

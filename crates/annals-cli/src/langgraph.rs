@@ -105,7 +105,7 @@ fn counted(n: u64, noun: &str) -> String {
     count(usize::try_from(n).unwrap_or(usize::MAX), noun)
 }
 
-fn file_bytes(path: &Path) -> u64 {
+pub(crate) fn file_bytes(path: &Path) -> u64 {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     [path.as_os_str(), &log].iter().filter_map(|path| std::fs::metadata(path).ok()).map(|meta| meta.len()).sum()

@@ -10,6 +10,7 @@ mod bisect;
 mod blame;
 mod changed;
 mod check;
+mod copy;
 mod demo;
 mod diff;
 mod digits;
@@ -49,6 +50,7 @@ mod repair;
 mod restart;
 mod search;
 mod serve;
+mod server;
 mod show;
 mod since;
 mod sql;
@@ -107,7 +109,7 @@ pub fn run_command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     });
     progress::clear();
     if args.verbose {
-        let store = args.store.as_deref().map(|path| format!(" of {}", path.display())).unwrap_or_default();
+        let store = args.store.as_deref().map(|path| format!(" of {}", server::shown(path))).unwrap_or_default();
         output::note(format!("the command{store} took {:.1?}", SystemClock.elapsed() - started));
     }
     match result {
@@ -121,6 +123,7 @@ fn waits_for(verb: &Verb) -> Option<&'static str> {
     Some(match verb {
         Verb::Run(_) | Verb::Work(_) | Verb::Demo(_) | Verb::Serve(_) | Verb::Tail(_) | Verb::Bisect(_) => return None,
         Verb::Check(_) | Verb::Doctor(_) => "verifying the store",
+        Verb::Copy(args) if args.to.is_some() => "copying threads",
         Verb::Backup(_) => "copying the store",
         Verb::Restore(_) => "verifying the backup",
         Verb::Recover(_) => "reading the damaged store",
@@ -151,7 +154,7 @@ fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
         Verb::Steps(args) => steps::run(args, &point::open_to_read(store)?, out),
         Verb::Runs(args) => steps::runs(args, &point::open_to_read(store)?, out),
         Verb::Pending(args) => pending::run(args, &point::open_to_read(store)?, out),
-        Verb::Copy(args) => lineage::copy(args, &point::open_to_write(store)?, out),
+        Verb::Copy(args) => copy::run(args, store, out),
         Verb::Rm(args) => trash::run(args, no_input, &point::open_to_write(store)?, out),
         Verb::Doctor(args) => doctor::run(args, store, out),
         Verb::Show(args) => show::run(args, &point::open_to_read(store)?, out),
@@ -179,10 +182,10 @@ fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
         Verb::Erase(args) => erase::run(args, &point::open_to_write(store)?, out),
         Verb::Prune(args) => prune::run(args, &point::open_to_write(store)?, out),
         Verb::Check(args) => check::run(args, &point::open_to_read(store)?, out),
-        Verb::Stats(args) if args.by.is_empty() => stats::run(&point::open_to_read(store)?, out),
+        Verb::Stats(args) if args.by.is_empty() => stats::run(store, out),
         Verb::Stats(args) => sums::run(args, &point::open_to_read(store)?, out),
-        Verb::Backup(args) => backup::run(args, &point::open_to_read(store)?, out),
-        Verb::Compact => repair::compact(&point::open_to_write(store)?, out),
+        Verb::Backup(args) => backup::run(args, store, out),
+        Verb::Compact => repair::compact(store, out),
         Verb::Restore(args) => backup::restore(args, store, out),
         Verb::Recover(args) => repair::recover(args, store, out),
         Verb::Fork(args) => fork::run(args, &point::open_to_write(store)?, out),

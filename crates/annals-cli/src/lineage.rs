@@ -134,20 +134,3 @@ impl TreeThread {
         Ok(())
     }
 }
-
-pub(crate) fn copy(args: &args::CopyArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
-    let from = thread(store, &args.thread)?;
-    if store.thread(&args.name)?.head()?.is_some() {
-        let message = format!("thread {} exists already; nothing was written", args.name);
-        return Err(CommandFailure::new(5, "thread_exists", message).hint("choose another id"));
-    }
-    let copy = from.copy_to(&args.name)?;
-    if out.is_json() {
-        let checkpoint = copy.head()?.map(|head| head.id().to_string());
-        let (thread, from) = (copy.id().as_str(), from.id().as_str());
-        out.json(&json!({ "schema": 1, "thread": thread, "checkpoint": checkpoint, "copied_from": from }))?;
-        return Ok(0);
-    }
-    out.line(escape(copy.id().as_str()))?;
-    Ok(0)
-}

@@ -9,6 +9,7 @@ use annals::store::{OpenOptions, Store, StoreError};
 use crate::errors::CommandFailure;
 use crate::key::NamedStore;
 use crate::output::{escape, note};
+use crate::server;
 
 /// Opens the store for reading only: no file is written or created.
 pub(crate) fn open_to_read(store: NamedStore<'_>) -> Result<Store, CommandFailure> {
@@ -31,8 +32,22 @@ pub(crate) fn named(store: NamedStore<'_>) -> Result<&Path, CommandFailure> {
     })
 }
 
+/// Returns the path of the store for a command about files. `what` is the command with its verb; `instead` says what
+/// there is for a server.
+pub(crate) fn file<'a>(store: NamedStore<'a>, what: &str, instead: &str) -> Result<&'a Path, CommandFailure> {
+    let path = named(store)?;
+    if server::url(path).is_none() {
+        return Ok(path);
+    }
+    let message = format!("{what} the file of a store, and {} is on a server", server::shown(path));
+    Err(CommandFailure::new(2, "not_a_file", message).hint(instead))
+}
+
 pub(crate) fn open(store: NamedStore<'_>, options: OpenOptions) -> Result<Store, CommandFailure> {
     let path = named(store)?;
+    if server::url(path).is_some() {
+        return store.open_with(options);
+    }
     match path.metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let message = format!("file {} does not exist and was not created", path.display());
@@ -54,7 +69,8 @@ pub(crate) fn open(store: NamedStore<'_>, options: OpenOptions) -> Result<Store,
 /// Opens a store for a command that stores something new: makes it if it is missing.
 pub(crate) fn open_or_make(store: NamedStore<'_>) -> Result<Store, CommandFailure> {
     let options = OpenOptions::new();
-    if named(store)?.exists() { open(store, options) } else { store.open_with(options) }
+    let path = named(store)?;
+    if server::url(path).is_none() && path.exists() { open(store, options) } else { store.open_with(options) }
 }
 
 /// Runs a command that may make the store, and takes away one that it has made and stored nothing in.
@@ -63,7 +79,7 @@ pub(crate) fn leaving_no_empty<T>(
     command: impl FnOnce() -> Result<T, CommandFailure>,
 ) -> Result<T, CommandFailure> {
     let path = named(store)?;
-    let is_new = path.symlink_metadata().is_err();
+    let is_new = server::url(path).is_none() && path.symlink_metadata().is_err();
     let done = command();
     if is_new && path.symlink_metadata().is_ok() {
         // A store that stays is the lesser trouble: the outcome of the command is reported.

@@ -4,19 +4,20 @@
 //! "checkpoints", "writes", "timers", "entries", "lost_count", "lost": [{"kind", "thread", "checkpoint", "place",
 //! "reason"}], "salvaged", "doubts": [..]}`. Exit code 1 if something was lost or may have been.
 
-use annals::store::Store;
 use serde_json::json;
 
 use crate::args;
 use crate::errors::CommandFailure;
 use crate::key::NamedStore;
 use crate::output::{Printer, count, escape, grouped, size};
+use crate::point;
 
 /// The number of lost things that are listed as text; JSON has all that the report names.
 const LOST_MAX: usize = 50;
 
-pub(crate) fn compact(store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
-    let done = store.compact()?;
+pub(crate) fn compact(named: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
+    _ = point::file(named, "annals compact shortens", "the server frees space by its vacuum")?;
+    let done = point::open_to_write(named)?.compact()?;
     if out.is_json() {
         out.json(&json!({
             "schema": 1,

@@ -13,13 +13,15 @@ use crate::args;
 use crate::errors::CommandFailure;
 use crate::key::NamedStore;
 use crate::output::{self, Printer};
-use crate::point;
+use crate::{point, server};
 
 pub(crate) fn run(args: &args::ServeArgs, store: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
     let named = args.path.as_deref().map_or(store, |path| store.at(path));
-    let name = point::named(named)?.display().to_string();
+    let path = point::named(named)?;
+    let name = server::shown(path);
     let store: Store = if args.allow_write { point::open_to_write(named)? } else { point::open_to_read(named)? };
-    let options = PageOptions::new().allow_write(args.allow_write).name(&name).file(point::named(named)?);
+    let options = PageOptions::new().allow_write(args.allow_write).name(&name);
+    let options = if server::url(path).is_none() { options.file(path) } else { options };
     let server = PageServer::bind(store, args.port, options).map_err(|error| match error {
         PageError::Bind { .. } => CommandFailure::usage(error.to_string()).hint("--port 0 takes any free port"),
         error => CommandFailure::new(70, "io", error.to_string()),

@@ -38,10 +38,11 @@ const SQLITE_LIMITS: [(Limit, i32); 3] = [
 ];
 
 pub(crate) fn run(args: &args::SqlArgs, named: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
+    let path = point::file(named, "annals sql reads", "psql reads the tables of a server")?;
     // The store compares the schema with that of the format, so no view or trigger of a stranger runs. It is closed
     // last, as its reader removes the files beside the store.
     let store = point::open_to_read(named)?;
-    let connection = connect_to_read(point::named(named)?, &store).map_err(refused)?;
+    let connection = connect_to_read(path, &store).map_err(refused)?;
     if let Some(to) = &args.into {
         return into::run(&connection, to, out);
     }

@@ -4,14 +4,16 @@
 //! "wal_limit_bytes", "wal_is_large", "erasing"}`. The numbers of frames are 0 if the folder of the store cannot be
 //! written.
 
-use annals::store::Store;
 use serde_json::json;
 
 use crate::errors::CommandFailure;
+use crate::key::NamedStore;
 use crate::output::{Printer, columns, count, grouped, size};
+use crate::point;
 
-pub(crate) fn run(store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
-    let stats = store.stats()?;
+pub(crate) fn run(named: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
+    _ = point::file(named, "annals stats without --by measures", "stats --by sums the history of any store")?;
+    let stats = point::open_to_read(named)?.stats()?;
     if out.is_json() {
         out.json(&json!({
             "schema": 1,

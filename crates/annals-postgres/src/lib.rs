@@ -49,6 +49,11 @@ use crate::schema::NewTables;
 
 pub use backend::PostgresBackend;
 
+/// The guide, whose examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/postgres.md")]
+struct PostgresGuide;
+
 /// Opens the store in the database of a URL, and makes its tables if there are none. They stand in the first schema of
 /// the search path of the connection.
 ///

@@ -1,5 +1,7 @@
 //! The arguments of the verbs that change threads.
 
+use std::path::PathBuf;
+
 use annals::base::RunId;
 
 use super::read::most;
@@ -7,11 +9,15 @@ use crate::since::Since;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CopyArgs {
-    /// Id of the thread
-    pub(crate) thread: String,
-    /// Id of the copy, which must not exist
-    #[arg(value_name = "NEW")]
-    pub(crate) name: String,
+    /// Id of the thread, and that of the copy, which must not exist; with --to the threads to copy [default: all]
+    #[arg(value_name = "THREAD")]
+    pub(crate) threads: Vec<String>,
+    /// Copy to another store: a file, or postgres://USER@HOST/DATABASE; what is there is not copied again
+    #[arg(long, value_name = "STORE")]
+    pub(crate) to: Option<PathBuf>,
+    /// Print what would be copied, and write nothing
+    #[arg(long, requires = "to")]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, clap::Args)]

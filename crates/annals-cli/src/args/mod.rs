@@ -72,6 +72,7 @@ Examples:
   annals import ~/.codex/sessions
   annals check --since 1-50-2-80-9-3f1c0a9b7d2e4f60
   annals backup notes-2026-11-23.db
+  annals copy --to postgres://app@db.example/annals
 
 Exit codes:
   0 ok   1 differences, nothing found, something lost, or a run that waits   2 usage   3 not found   4 damaged, or no store
@@ -84,7 +85,7 @@ const GLOBAL: &str = "Options of every command";
 #[derive(Debug, Parser)]
 #[command(name = "annals", version, after_help = EXAMPLES, max_term_width = 100, arg_required_else_help = true)]
 pub(crate) struct Args {
-    /// Path of the store
+    /// Path of the store, or postgres://USER@HOST/DATABASE
     #[arg(long, global = true, help_heading = GLOBAL, value_name = "FILE", env = "ANNALS_STORE", hide_env_values = true)]
     pub(crate) store: Option<PathBuf>,
     /// File with the key of the store: 32 bytes, or 64 hexadecimal digits
@@ -195,7 +196,7 @@ pub(crate) enum Verb {
     Serve(ServeArgs),
     /// Start a new thread from a point, and print its id
     Fork(ForkArgs),
-    /// Copy a thread with its history, its branches and its facts
+    /// Copy a thread with its history, its branches and its facts, or with --to threads to another store
     Copy(CopyArgs),
     /// Set channels of a thread and append to lists, in one commit
     Update(UpdateArgs),

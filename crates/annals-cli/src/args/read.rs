@@ -406,7 +406,7 @@ impl SqlArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServeArgs {
-    /// Path of the store [default: that of --store]
+    /// Path or URL of the store [default: that of --store]
     #[arg(value_name = "STORE")]
     pub(crate) path: Option<PathBuf>,
     /// Port of the loopback address (0: any free one)

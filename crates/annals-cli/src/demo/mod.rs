@@ -30,7 +30,7 @@ use crate::errors::CommandFailure;
 use crate::key::NamedStore;
 use crate::output::{Printer, count, cut, escape, safe_lines, size};
 use crate::words::interrupt;
-use crate::{diff, drawing, log};
+use crate::{diff, drawing, log, point};
 
 use graph::{Research, TOP_TERMS, graph, is_yes};
 use plan::{Plan, command};
@@ -44,6 +44,9 @@ const REPORT_LINES: usize = 18;
 pub(crate) fn run(args: &args::DemoArgs, store: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
     if args.drawing {
         return draw(out);
+    }
+    if store.path.is_some() {
+        _ = point::file(store, "annals demo runs in", "name a file with --store, or none")?;
     }
     let (plan, started) = (Plan::of(args, store)?, now());
     let closing = work(args, store, &plan, out)?;

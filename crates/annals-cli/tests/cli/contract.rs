@@ -77,6 +77,12 @@ fn mismatch(value: &Json, shape: &Json, shapes: &BTreeMap<String, Json>, at: &st
     }
 }
 
+/// Compares a document with its documented shape.
+pub(super) fn assert_shape(name: &str, document: &Json) {
+    let shapes = shapes();
+    assert_eq!(mismatch(document, &shapes[name], &shapes, name), None);
+}
+
 #[test]
 fn every_document_has_its_documented_shape() {
     let (shapes, root) = (shapes(), schema::stored());
@@ -155,6 +161,7 @@ fn every_document_has_its_documented_shape() {
         ("archive", &["archive", "trip"]),
         ("threads", &["threads", "--archived"]),
         ("copy", &["copy", "trip", "trip 2"]),
+        ("copy --to", &["copy", "--to", "other.db"]),
         ("rm", &["rm", "trip 2", "--yes"]),
         ("prune", &["prune", "trip", "--keep-last", "1", "--yes"]),
         ("erase", &["erase", "trip", "--yes"]),

@@ -3,7 +3,7 @@
 //! In a block `console` a line `$ COMMAND` is run, and the lines after it are its output. Ids, checksums and ages are
 //! compared as words, whatever they are, and widths of columns are not compared. `cat FILE` makes the file,
 //! `export NAME=VALUE` sets a variable, and `sqlite3` is a connection of this process. A block `sql` is a query, and a
-//! block `text` after it its rows.
+//! block `text` after it its rows. A block `console server` is run where a server is (module `server`).
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -15,13 +15,13 @@ use annals::rusqlite::{Connection, OpenFlags};
 use super::*;
 
 /// A fenced block: the word after the fence, the number of its first line, and its lines.
-struct Block<'t> {
-    kind: &'t str,
-    line: usize,
-    lines: Vec<&'t str>,
+pub(super) struct Block<'t> {
+    pub(super) kind: &'t str,
+    pub(super) line: usize,
+    pub(super) lines: Vec<&'t str>,
 }
 
-fn blocks(text: &str) -> Vec<Block<'_>> {
+pub(super) fn blocks(text: &str) -> Vec<Block<'_>> {
     let (mut found, mut open) = (Vec::new(), None::<Block<'_>>);
     for (at, line) in text.lines().enumerate() {
         match (line.strip_prefix("```"), &mut open) {
@@ -148,6 +148,31 @@ fn printed(folder: &Path, store: &mut String, command: &str, expected: &[&str]) 
     }
 }
 
+/// Runs the commands of a block, which `command_of` may change, and compares what they print; returns how many there
+/// are.
+pub(super) fn assert_printed(
+    folder: &Path,
+    store: &mut String,
+    name: &str,
+    block: &Block<'_>,
+    command_of: &dyn Fn(&str) -> String,
+) -> usize {
+    let starts: Vec<usize> = (0..block.lines.len()).filter(|at| block.lines[*at].starts_with("$ ")).collect();
+    assert_eq!(starts.first(), Some(&0), "{name}:{}: a block begins with a command", block.line);
+    for (at, start) in starts.iter().enumerate() {
+        let end = starts.get(at + 1).copied().unwrap_or(block.lines.len());
+        let expected = &block.lines[start + 1..end];
+        let found = printed(folder, store, &command_of(&block.lines[*start][2..]), expected);
+        let both = [
+            found.iter().map(|line| normal(line)).collect::<Vec<_>>(),
+            expected.iter().map(|line| normal(line)).collect(),
+        ];
+        let place = format!("{name}:{}: {}", block.line + start, block.lines[*start]);
+        assert_eq!(both[0], both[1], "{place}\nit prints:\n{}\n", found.join("\n"));
+    }
+    starts.len()
+}
+
 #[test]
 fn commands_print_what_the_guides_say() {
     let mut commands = 0;
@@ -155,20 +180,7 @@ fn commands_print_what_the_guides_say() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = String::from("store.db");
         for block in blocks(&text).into_iter().filter(|block| block.kind == "console") {
-            let starts: Vec<usize> = (0..block.lines.len()).filter(|at| block.lines[*at].starts_with("$ ")).collect();
-            assert_eq!(starts.first(), Some(&0), "{name}:{}: a block begins with a command", block.line);
-            for (at, start) in starts.iter().enumerate() {
-                let end = starts.get(at + 1).copied().unwrap_or(block.lines.len());
-                let expected = &block.lines[start + 1..end];
-                let found = printed(folder.path(), &mut store, &block.lines[*start][2..], expected);
-                let both = [
-                    found.iter().map(|line| normal(line)).collect::<Vec<_>>(),
-                    expected.iter().map(|line| normal(line)).collect(),
-                ];
-                let place = format!("{name}:{}: {}", block.line + start, block.lines[*start]);
-                assert_eq!(both[0], both[1], "{place}\nit prints:\n{}\n", found.join("\n"));
-                commands += 1;
-            }
+            commands += assert_printed(folder.path(), &mut store, &name, &block, &|text| text.to_owned());
         }
     }
     assert!(commands > 30, "{commands} commands");

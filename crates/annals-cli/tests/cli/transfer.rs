@@ -1,4 +1,8 @@
-//! Export and import of messages.
+//! Export and import of messages, and copies to a server.
+
+#[cfg(feature = "postgres")]
+#[path = "server.rs"]
+mod server;
 
 use std::fs;
 
