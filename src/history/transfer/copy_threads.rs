@@ -289,7 +289,7 @@ enum CopyStep {
     /// An operation, by its place in the plan.
     Operation(usize),
     /// Writes that come after all checkpoints.
-    Late(Batch),
+    Late(Box<Batch>),
 }
 
 /// Visits the steps of a plan.
@@ -316,7 +316,7 @@ fn walk(
             visit(CopyStep::Checkpoint(at, own))?;
         }
     }
-    batches.rest(&mut |batch| visit(CopyStep::Late(batch)))
+    batches.rest(&mut |batch| visit(CopyStep::Late(Box::new(batch))))
 }
 
 /// Adds a step to a checksum.
@@ -470,7 +470,7 @@ impl ThreadCopy<'_, '_, '_> {
                     numbers.push(self.target.backend().operate(&new)?);
                     self.progressed((done, all))?;
                 }
-                CopyStep::Late(batch) if records < plan.records.len() => part.add(vec![batch]),
+                CopyStep::Late(batch) if records < plan.records.len() => part.add(vec![*batch]),
                 _ => {}
             }
             Ok(())

@@ -4,7 +4,7 @@
 //! The server is found or started as the tests of `annals-postgres` do.
 
 #[path = "../../../annals-postgres/tests/it/server.rs"]
-#[allow(dead_code, reason = "the tests of the backend use all of it")]
+#[allow(dead_code, clippy::print_stdout, reason = "the tests of the backend use all of it, and print")]
 mod started;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
