@@ -126,7 +126,8 @@ impl AgentCore {
                 move |state: Arc<AgentState>, context: Context| react(Arc::clone(&reacts), state, context),
                 never,
             )
-            .branch(START, next)
+            // A path would cost the input a commit of its own.
+            .edge(START, ASK)
             .branch(ASK, next)
             .branch(REACT, next)
             .compile()

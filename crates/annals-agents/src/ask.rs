@@ -23,7 +23,7 @@ use crate::processors::{HistoryChange, HistoryProcessor};
 use crate::prompts::prepared;
 use crate::settle::settle;
 use crate::shared::RunShared;
-use crate::state::{AgentProgress, AgentState, AgentStateUpdate, FailureKind, NextStep, history, stored};
+use crate::state::{AgentProgress, AgentState, AgentStateUpdate, FailureKind, NextStep, stored};
 
 /// Asks the model, and reads the output if the response is one.
 pub(crate) async fn ask(
@@ -31,37 +31,46 @@ pub(crate) async fn ask(
     state: Arc<AgentState>,
     context: Context,
 ) -> NodeResult<AgentStateUpdate> {
+    if state.agent_run.next != NextStep::Ask {
+        // A run begins with the calls of the last response.
+        return Ok(AgentState::update());
+    }
     let shared = RunShared::of(&context)?;
-    let before = history(&state.messages, &*core.clock)?;
+    let mut messages = shared.known.take(&state.messages, &*core.clock)?;
     let mut progress = state.agent_run.clone();
-    let messages = match process(&core, shared, &context, &mut progress, before.clone()).await? {
-        Ok(messages) => messages,
-        Err(problem) => {
-            progress.fail(FailureKind::Input, problem);
-            return Ok(AgentState::update().agent_run(progress));
-        }
-    };
+    let rewrites = !core.processors.is_empty();
+    let before = rewrites.then(|| messages.clone());
+    if rewrites {
+        messages = match process(&core, shared, &context, &mut progress, messages).await? {
+            Ok(messages) => messages,
+            Err(problem) => {
+                progress.fail(FailureKind::Input, problem);
+                return Ok(AgentState::update().agent_run(progress));
+            }
+        };
+    }
     let limits = shared.limits.as_ref().unwrap_or(&core.limits);
     if let Err(exceeded) = limits.check_before_request(&progress.usage) {
         progress.fail(FailureKind::UsageLimit, exceeded.to_string());
         return Ok(AgentState::update().agent_run(progress));
     }
     let (model, fallbacks) = model_of(&core, shared, &progress);
-    let asked = match respond(model, &core, shared, &progress, &context, messages.clone()).await {
+    let asked = match respond(model, &core, shared, &progress, &context, &messages).await {
         Err(error) if error.kind() == AgentErrorKind::Model && fallbacks > 0 => {
             progress.failed_models += 1;
             let update = AgentState::update().agent_run(progress);
             // A summary of the history is not made again.
-            return Ok(if core.processors.is_empty() { update } else { update.overwrite_messages(stored(&messages)?) });
+            return Ok(if rewrites { update.overwrite_messages(stored(&messages)?) } else { update });
         }
-        asked => asked.map_err(|error| error.at(before.clone()))?,
+        asked => asked.map_err(|error| error.at(before.unwrap_or_else(|| messages.clone())))?,
     };
     let mut response = stamped(asked, model, &progress);
     core.hooks.after_model(&mut response, &core.info(shared, &progress, &messages))?;
     progress.failed_models = 0;
     progress.usage.add_request(&response.usage);
     progress.usage.requests += 1;
-    let mut added: Vec<ModelMessage> = vec![response.clone().into()];
+    let first_added = messages.len();
+    messages.push(response.clone().into());
     if response.state == ResponseState::Interrupted {
         progress.fail(FailureKind::Stopped, "the response was cancelled");
     } else if let Err(exceeded) = limits
@@ -73,17 +82,15 @@ pub(crate) async fn ask(
     } else {
         progress.next = NextStep::React;
         if response.tool_calls().next().is_none() {
-            let all: Vec<ModelMessage> = messages.iter().cloned().chain(added.clone()).collect();
-            added.extend(settle(&core, shared, &mut progress, &response, &all)?.map(ModelMessage::from));
+            let feedback = settle(&core, shared, &mut progress, &response, &messages)?;
+            messages.extend(feedback.map(ModelMessage::from));
         }
     }
     let update = AgentState::update().agent_run(progress);
-    Ok(if core.processors.is_empty() {
-        update.messages(stored(&added)?)
-    } else {
-        let all: Vec<ModelMessage> = messages.into_iter().chain(added).collect();
-        update.overwrite_messages(stored(&all)?)
-    })
+    let written = stored(if rewrites { &messages } else { &messages[first_added..] })?;
+    let count = if rewrites { 0 } else { state.messages.len() } + written.len();
+    shared.known.leave(count, messages);
+    Ok(if rewrites { update.overwrite_messages(written) } else { update.messages(written) })
 }
 
 /// Runs the history processors; the inner error is a problem of their result.
@@ -94,9 +101,6 @@ async fn process(
     progress: &mut AgentProgress,
     mut messages: Vec<ModelMessage>,
 ) -> NodeResult<Result<Vec<ModelMessage>, &'static str>> {
-    if core.processors.is_empty() {
-        return Ok(Ok(messages));
-    }
     let count = messages.len();
     for HistoryProcessor(change) in &core.processors {
         match change {
@@ -156,12 +160,11 @@ async fn respond(
     shared: &RunShared,
     progress: &AgentProgress,
     context: &Context,
-    messages: Vec<ModelMessage>,
+    messages: &[ModelMessage],
 ) -> Result<ModelResponse, AgentError> {
-    let seen = if core.hooks.has_before_model() { messages.clone() } else { Vec::new() };
     let instructions = messages.iter().rev().find_map(request_of).and_then(|request| request.instructions.clone());
     let mut call = ModelCall {
-        messages: prepared(messages, model),
+        messages: prepared(messages.to_vec(), model),
         instructions,
         tools: core.tools.iter().map(|tool| tool.definition()).collect(),
         output_tools: core.output.tool().into_iter().collect(),
@@ -170,7 +173,7 @@ async fn respond(
         settings: shared.settings.or(&core.settings),
         clock: shared.clock.now(),
     };
-    core.hooks.before_model(&mut call, &core.info(shared, progress, &seen))?;
+    core.hooks.before_model(&mut call, &core.info(shared, progress, messages))?;
     if shared.streams() {
         return streamed(model, &call, shared, context).await;
     }

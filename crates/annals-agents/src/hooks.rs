@@ -30,10 +30,6 @@ pub(crate) struct AgentHooks {
 }
 
 impl AgentHooks {
-    pub(crate) fn has_before_model(&self) -> bool {
-        !self.before_model.is_empty()
-    }
-
     pub(crate) fn before_model(&self, call: &mut ModelCall, info: &RunInfo<'_>) -> Result<(), AgentError> {
         self.before_model.iter().try_for_each(|hook| hook(call, info)).map_err(failed)
     }

@@ -110,7 +110,7 @@ impl HistoryProcessor {
     ///
     /// # fn main() -> Result<(), annals_agents::AgentError> {
     /// let talk = Agent::new(TestModel::script(["one", "two"]));
-    /// let first = talk.run("word ".repeat(2_000)).invoke()?;
+    /// let first = talk.run("word ".repeat(2_000).as_str()).invoke()?;
     ///
     /// let small = FunctionModel::answering(|_| Ok("a long list of words"));
     /// let compaction = HistoryProcessor::summarise_over(small, 1_000, 1);

@@ -23,7 +23,7 @@ use crate::event::AgentEvent;
 use crate::output::{BadOutput, OUTPUT_RESULT};
 use crate::settle::{settle, take_output_retry};
 use crate::shared::RunShared;
-use crate::state::{AgentProgress, AgentState, AgentStateUpdate, FailureKind, NextStep, history, stored};
+use crate::state::{AgentProgress, AgentState, AgentStateUpdate, FailureKind, NextStep, stored};
 use crate::tool::{AgentTool, ToolEnd, ToolInput, unknown_tool};
 use crate::tool_output::tool_end;
 
@@ -34,15 +34,14 @@ pub(crate) async fn react(
     context: Context,
 ) -> NodeResult<AgentStateUpdate> {
     let shared = RunShared::of(&context)?;
-    let messages = history(&state.messages, &*core.clock)?;
+    let messages = shared.known.take(&state.messages, &*core.clock)?;
     let mut progress = state.agent_run.clone();
     let Some(ModelMessage::Response(response)) = messages.last() else {
         return Err(AgentError::input("the last message of the thread is not a response").into());
     };
     if response.tool_calls().next().is_none() {
         let request = settle(&core, shared, &mut progress, response, &messages)?;
-        let request = request.map(ModelMessage::from);
-        return Ok(AgentState::update().messages(stored(request.as_slice())?).agent_run(progress));
+        return leave(&state, shared, messages, request, progress);
     }
     let calls: Vec<ToolCallPart> = response.tool_calls().cloned().collect();
     let mut batch = CallBatch::new(&core, shared, &context, &mut progress, &messages, calls);
@@ -81,7 +80,22 @@ pub(crate) async fn react(
     } else {
         progress.next = NextStep::Ask;
     }
-    Ok(AgentState::update().messages(stored(&[request.into()])?).agent_run(progress))
+    leave(&state, shared, messages, Some(request), progress)
+}
+
+/// Returns the update of a step that adds a request.
+fn leave(
+    state: &AgentState,
+    shared: &RunShared,
+    mut messages: Vec<ModelMessage>,
+    request: Option<ModelRequest>,
+    progress: AgentProgress,
+) -> NodeResult<AgentStateUpdate> {
+    let first_added = messages.len();
+    messages.extend(request.map(ModelMessage::from));
+    let written = stored(&messages[first_added..])?;
+    shared.known.leave(state.messages.len() + written.len(), messages);
+    Ok(AgentState::update().messages(written).agent_run(progress))
 }
 
 /// Ends the run with the text beside the calls, if a reader of the stream was shown it as the output.
@@ -287,6 +301,8 @@ impl<'a> CallBatch<'a> {
         waits: &mut BTreeMap<usize, CallWait>,
     ) -> Result<(), BoxError> {
         let one_by_one = due.iter().any(|(_, tool, ..)| tool.is_sequential);
+        // No other call ends, and nobody is asked, before its step is stored.
+        let is_alone = due.len() == 1 && waits.is_empty();
         let mut started = Vec::new();
         let mut first_error = None;
         for (at, tool, args, approved) in due {
@@ -294,7 +310,7 @@ impl<'a> CallBatch<'a> {
             let max_retries = self.allowed(tool.name());
             let tool_call_id = self.calls[at].tool_call_id.clone();
             let input = ToolInput { tool_call_id, args, retry, max_retries, approved };
-            let Some(call) = tool.start(self.context, input, None, tool_end) else { continue };
+            let Some(call) = tool.start(self.context, input, None, is_alone, tool_end) else { continue };
             if one_by_one {
                 self.ended(at, call, waits).await?;
             } else {

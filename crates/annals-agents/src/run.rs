@@ -12,7 +12,7 @@ use annals_graph::prelude::{Command, Outcome, State, Store, Thread};
 use annals_graph::task::Interrupt;
 use annals_graph::{Input, IntoInput, Run};
 use annals_messages::Message;
-use annals_pydantic_ai::{DefaultSource, ModelMessage, UsageLimits, UserContent, from_langchain};
+use annals_pydantic_ai::{DefaultSource, LoadError, ModelMessage, UsageLimits, UserContent, from_langchain};
 use serde::de::DeserializeOwned;
 
 use crate::agent::{Agent, AgentCore};
@@ -24,7 +24,7 @@ use crate::gate::EventGate;
 use crate::model::{Model, ModelSettings};
 use crate::result::{AgentOutcome, AgentResult, WaitingRun};
 use crate::shared::RunShared;
-use crate::state::{AgentState, history, stored};
+use crate::state::{AgentState, KnownHistory, stored};
 use crate::steps::AgentSteps;
 use crate::streamed::{AsyncStreamedRun, StreamedRun};
 
@@ -227,11 +227,10 @@ impl<'a, O> AgentRun<'a, O> {
                 let BegunRun { messages, progress } = begin(core, &self.shared, before.clone(), &self.args)?;
                 let update = AgentState::update().agent_run(progress);
                 let unchanged = keeps && messages.get(..count) == Some(&before[..]);
-                let update = if unchanged {
-                    update.messages(stored(&messages[count..])?)
-                } else {
-                    update.overwrite_messages(stored(&messages)?)
-                };
+                let written = stored(if unchanged { &messages[count..] } else { &messages })?;
+                let kept = if unchanged { state.values.messages.len() } else { 0 };
+                self.shared.known.leave(kept + written.len(), messages);
+                let update = if unchanged { update.messages(written) } else { update.overwrite_messages(written) };
                 IntoInput::<AgentState, _>::into_input(update)
             }
         };
@@ -264,7 +263,7 @@ impl<'a, O: DeserializeOwned> AgentRun<'a, O> {
         let agent = self.agent;
         let ready = self.prepare()?;
         let outcome = ready.on(agent)?.invoke(ready.input.clone());
-        conclude(agent.core(), ready.thread, outcome)
+        conclude(agent.core(), ready.thread, &ready.shared.known, outcome)
     }
 
     /// Runs to the end without blocking the executor that polls it, as [`AgentRun::invoke`].
@@ -286,7 +285,7 @@ impl<'a, O: DeserializeOwned> AgentRun<'a, O> {
         let state = agent.graph()?.aget_state(&thread).await?;
         let ready = self.ready(thread, &state)?;
         let outcome = ready.on(agent)?.ainvoke(ready.input.clone()).await;
-        conclude(agent.core(), ready.thread, outcome)
+        conclude(agent.core(), ready.thread, &ready.shared.known, outcome)
     }
 
     /// Runs step by step, as far as the stream is read, and shows the final response as it streams in (`run_stream`).
@@ -354,20 +353,24 @@ pub(crate) fn requests_in(interrupts: &[Interrupt]) -> Option<(&str, DeferredReq
 
 /// Returns the history in a state.
 pub(crate) fn history_of(state: &AgentState, core: &AgentCore) -> Result<Vec<ModelMessage>, AgentError> {
-    history(&state.messages, &*core.clock).map_err(|error| {
-        let message = format!("the messages of the thread cannot be read as a history: {error}");
-        AgentError::with_source(AgentErrorKind::Run, message, Arc::new(error))
-    })
+    KnownHistory::default().take(&state.messages, &*core.clock).map_err(unreadable)
+}
+
+/// Returns the error of a thread whose messages are no history.
+fn unreadable(error: LoadError) -> AgentError {
+    let message = format!("the messages of the thread cannot be read as a history: {error}");
+    AgentError::with_source(AgentErrorKind::Run, message, Arc::new(error))
 }
 
 /// Returns the outcome of a run of the graph.
 pub(crate) fn conclude<O: DeserializeOwned>(
     core: &AgentCore,
     thread: Thread,
+    known: &KnownHistory,
     outcome: Result<Outcome<AgentState>, annals_graph::Error>,
 ) -> Result<AgentOutcome<O>, AgentError> {
     let outcome = outcome?;
-    let messages = history_of(outcome.state(), core)?;
+    let messages = known.take(&outcome.state().messages, &*core.clock).map_err(unreadable)?;
     match &outcome {
         Outcome::Done(state) => {
             let progress = Box::new(state.agent_run.clone());

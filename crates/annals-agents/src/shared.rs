@@ -14,6 +14,7 @@ use annals_pydantic_ai::{DateTime, ModelMessage, RequestUsage, RunUsage, UsageLi
 use crate::event::AgentEvent;
 use crate::gate::EventGate;
 use crate::model::{Model, ModelSettings};
+use crate::state::KnownHistory;
 
 /// The value in the stream of a run that stands for a batch of events in its gate.
 pub(crate) const BATCH: &str = "annals-agents: a batch of events";
@@ -33,13 +34,15 @@ pub(crate) struct RunShared {
     pub(crate) listener: Option<EventListener>,
     pub(crate) gate: Option<Arc<EventGate>>,
     pub(crate) persists: bool,
+    pub(crate) known: Arc<KnownHistory>,
 }
 
 impl RunShared {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         let (deps, model, instructions, limits, listener, gate) = (None, None, None, None, None, None);
         let settings = ModelSettings::default();
-        Self { clock, deps, model, settings, instructions, limits, listener, gate, persists: false }
+        let (persists, known) = (false, Arc::default());
+        Self { clock, deps, model, settings, instructions, limits, listener, gate, persists, known }
     }
 
     /// Returns the values of the run of a context.

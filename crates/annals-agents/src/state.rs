@@ -11,6 +11,7 @@ use annals_messages::Message;
 use annals_pydantic_ai::{
     DefaultSource, LoadError, ModelMessage, RunUsage, ToolCallPart, from_langchain_marked, to_langchain,
 };
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{AgentError, AgentErrorKind};
@@ -111,6 +112,26 @@ impl AgentProgress {
         self.output = Some(output);
         self.output_call = call.map(|call| call.tool_call_id.clone());
         self.next = NextStep::End;
+    }
+}
+
+/// The history as the last step of a run has left it, so that the next one converts no message a second time. It belongs
+/// to the messages of the thread as long as their number is the same: a run is their only writer.
+#[derive(Default)]
+pub(crate) struct KnownHistory(Mutex<Option<(usize, Vec<ModelMessage>)>>);
+
+impl KnownHistory {
+    /// Takes the history of these messages.
+    pub(crate) fn take(&self, messages: &Messages, clock: &dyn Clock) -> Result<Vec<ModelMessage>, LoadError> {
+        match self.0.lock().take() {
+            Some((count, history)) if count == messages.len() => Ok(history),
+            _ => history(messages, clock),
+        }
+    }
+
+    /// Leaves a history to the next step, with the number of its messages in the thread.
+    pub(crate) fn leave(&self, count: usize, history: Vec<ModelMessage>) {
+        *self.0.lock() = Some((count, history));
     }
 }
 

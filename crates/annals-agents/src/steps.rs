@@ -14,7 +14,7 @@ use crate::agent::Agent;
 use crate::error::AgentError;
 use crate::result::AgentOutcome;
 use crate::run::{ReadyRun, conclude, history_of};
-use crate::state::AgentState;
+use crate::state::{AgentState, KnownHistory};
 
 /// A step of a run.
 #[derive(Clone, Debug)]
@@ -97,8 +97,9 @@ impl<O: DeserializeOwned> Iterator for AgentSteps<'_, O> {
                 None => {
                     let stream = self.stream.take()?;
                     let outcome = stream.outcome().cloned().ok_or_else(|| AgentError::input("the run did not end"));
-                    let ended =
-                        outcome.and_then(|outcome| conclude(self.agent.core(), self.thread.clone(), Ok(outcome)));
+                    let ended = outcome.and_then(|outcome| {
+                        conclude(self.agent.core(), self.thread.clone(), &KnownHistory::default(), Ok(outcome))
+                    });
                     return Some(ended.map(|outcome| AgentStep::End(Box::new(outcome))));
                 }
             };

@@ -24,7 +24,7 @@ use crate::output::without_fence;
 use crate::result::{AgentOutcome, AgentResult};
 use crate::run::{ReadyRun, conclude, history_of};
 use crate::shared::BATCH;
-use crate::state::{AgentProgress, AgentState};
+use crate::state::{AgentProgress, AgentState, KnownHistory};
 
 /// A run that is read while it happens (`StreamedRunResult`). The run goes on as far as it is read; one that is dropped
 /// before its end can be resumed on its thread.
@@ -161,7 +161,8 @@ impl<'a, O: DeserializeOwned> ReadRun<'a, O> {
             None => {
                 let ended = stream.take().and_then(|stream| outcome(&stream).cloned());
                 let ended = ended.ok_or_else(|| AgentError::input("the run did not end"))?;
-                self.outcome = Some(conclude(self.agent.core(), self.thread.clone(), Ok(ended)));
+                self.outcome =
+                    Some(conclude(self.agent.core(), self.thread.clone(), &KnownHistory::default(), Ok(ended)));
                 Ok(())
             }
         }

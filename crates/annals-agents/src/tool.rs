@@ -420,12 +420,14 @@ impl AgentTool {
         self.check.as_ref().map_or(Ok(()), |check| check(args))
     }
 
-    /// Starts a call, whose result is stored as `end` makes it; `None` if somebody else runs it.
+    /// Starts a call, whose result is stored as `end` makes it: with its step if it `is_alone`, else at once. Returns
+    /// `None` if somebody else runs it.
     pub(crate) fn start<E: Serialize + DeserializeOwned + Send + 'static>(
         &self,
         context: &Context,
         input: ToolInput,
         state: Option<ToolState>,
+        is_alone: bool,
         end: impl Fn(NodeResult<ToolOutput>, &ToolContext) -> NodeResult<E> + Send + Sync + Clone + 'static,
     ) -> Option<Started<E>> {
         let name = Arc::clone(&self.name);
@@ -439,7 +441,7 @@ impl AgentTool {
                     let context = of(context.clone(), input);
                     end(function(&context.input.args, &context), &context)
                 });
-                task.start(context, input)
+                if is_alone { task.store_with_caller() } else { task }.start(context, input)
             }
             ToolFunction::Async(function) => {
                 let task: AsyncTask<ToolInput, E> =
@@ -452,7 +454,7 @@ impl AgentTool {
                     Some(limit) => task.timeout(limit),
                     None => task,
                 };
-                task.start(context, input)
+                if is_alone { task.store_with_caller() } else { task }.start(context, input)
             }
         })
     }

@@ -324,13 +324,15 @@ impl ToolNode {
         context: &Context,
     ) -> NodeResult<()> {
         let one_by_one = due.iter().any(|(_, tool, ..)| tool.is_sequential);
+        // No other call ends, and nobody is asked, before its step is stored.
+        let is_alone = due.len() == 1 && batch.waits.is_empty();
         let mut started = Vec::new();
         for (at, tool, args, approved) in due {
             let tool_call_id = batch.calls[at].id.clone().unwrap_or_default();
             let input = ToolInput { tool_call_id, args: Value::Map(args), retry: 0, max_retries: 0, approved };
             let rules = Arc::clone(&self.rules);
             let end = move |result, context: &crate::ToolContext| rules.end(result, context);
-            let Some(call) = tool.start(context, input, state.cloned(), end) else { continue };
+            let Some(call) = tool.start(context, input, state.cloned(), is_alone, end) else { continue };
             if one_by_one {
                 self.ended(at, call.await, batch)?;
             } else {

@@ -99,6 +99,7 @@ pub struct Task<I, R, K = Blocking> {
     cache: Option<CachePolicy>,
     timeout: Option<TimeoutPolicy>,
     takes_any_arguments: bool,
+    is_stored_with_caller: bool,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -115,7 +116,8 @@ where
         let (name, of) = (name.into(), std::any::type_name_of_val(&function));
         let body = function.into_task();
         let (retry, cache, timeout) = (None, None, None);
-        Self { name, body, function: of, retry, cache, timeout, takes_any_arguments: false, kind: PhantomData }
+        let (takes_any_arguments, is_stored_with_caller, kind) = (false, false, PhantomData);
+        Self { name, body, function: of, retry, cache, timeout, takes_any_arguments, is_stored_with_caller, kind }
     }
 
     /// Lets calls of the task return their stored results whatever arguments they are given. For arguments that differ
@@ -151,6 +153,37 @@ where
     /// ```
     pub fn allow_changed_arguments(mut self) -> Self {
         self.takes_any_arguments = true;
+        self
+    }
+
+    /// Stores the results of the calls with the superstep of their caller, and not each with a commit of its own: for
+    /// a caller that ends when the call has. The call runs when its handle is waited for, not beside its caller. A run
+    /// that interrupts or fails stores its result as well. After a crash between the end of the call and that of the
+    /// superstep the call runs again.
+    ///
+    /// # Example
+    /// ```
+    /// use annals_graph::prelude::*;
+    /// use annals_graph::task::Task;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Page { text: String }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let fetch = Task::new("fetch", |url: String| Ok(format!("the text of {url}"))).store_with_caller();
+    /// let graph = StateGraph::<Page>::new()
+    ///     .node("read", move |_: &Page, context: &Context| Ok(Page::update().text(fetch.call(context, "a.example".into())?)))
+    ///     .edge(START, "read")
+    ///     .compile()?;
+    /// let thread = Store::memory().thread("page")?;
+    /// graph.invoke(&thread, Page::update())?;
+    /// let steps: Vec<_> = thread.steps()?.map(|step| Ok(step?.name.to_string())).collect::<Result<_>>()?;
+    /// assert!(steps.contains(&"fetch".to_string()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn store_with_caller(mut self) -> Self {
+        self.is_stored_with_caller = true;
         self
     }
 
@@ -250,6 +283,7 @@ where
             cache: self.cache.clone(),
             timeout: self.timeout,
             takes_any_arguments: self.takes_any_arguments,
+            is_stored_with_caller: self.is_stored_with_caller,
         };
         let host = Arc::clone(&context.scope().host);
         let called = host.start(context, call);
@@ -555,6 +589,8 @@ pub(crate) struct Call {
     pub(crate) timeout: Option<TimeoutPolicy>,
     /// True if its arguments are not compared with those of its stored result.
     pub(crate) takes_any_arguments: bool,
+    /// True if its result is stored with the superstep of its caller.
+    pub(crate) is_stored_with_caller: bool,
 }
 
 /// The work of a call. The flag says whether the result is to be encoded.
@@ -901,8 +937,7 @@ impl<I, R, K> Clone for Task<I, R, K> {
     fn clone(&self) -> Self {
         let (name, body) = (Arc::clone(&self.name), self.body.clone());
         let (retry, cache, timeout) = (self.retry.clone(), self.cache.clone(), self.timeout);
-        let (function, takes_any_arguments) = (self.function, self.takes_any_arguments);
-        Self { name, body, function, retry, cache, timeout, takes_any_arguments, kind: PhantomData }
+        Self { name, body, retry, cache, timeout, kind: PhantomData, ..*self }
     }
 }
 

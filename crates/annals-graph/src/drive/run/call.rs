@@ -97,7 +97,8 @@ pub(super) fn start(host: Arc<RunHost>, context: &Context, call: Call) -> Arc<dy
     if let Err(error) = host.note_attempt(context) {
         return make(CallState::Ended(Some(CallOutcome::Failed(error.into()))), None);
     }
-    let beside = host.admit_call();
+    // The caller of a call that is stored with it only waits for it.
+    let beside = if job.call.is_stored_with_caller { None } else { host.admit_call() };
     let is_beside = beside.is_some();
     if host.polls.load(Ordering::Relaxed) && matches!(job.call.work, CallWork::Async(_)) {
         let inner = Arc::clone(&host);
@@ -333,7 +334,15 @@ impl RunHost {
         if job.caller().life().is_over() {
             return end.outcome;
         }
-        if let Err(error) = self.record(&job.context, end.stored, blocks).await {
+        let stored = match end.stored {
+            Some(writes) if job.call.is_stored_with_caller => {
+                let namespace = job.context.graph_namespace().clone();
+                self.session.lock().leave_call(namespace, CallLeft::Unsaved(writes));
+                None
+            }
+            stored => stored,
+        };
+        if let Err(error) = self.record(&job.context, stored, blocks).await {
             return CallOutcome::Failed(error.into());
         }
         if let (Some(ended), Some(known)) = (end.ended, &job.caller().calls().ended) {
