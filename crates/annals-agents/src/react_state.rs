@@ -1,4 +1,6 @@
 //! The state of the graph of a [`ReactAgent`](crate::ReactAgent).
+//!
+//! *Absent:* counters of calls: the messages are counted.
 
 use std::collections::BTreeMap;
 

@@ -115,8 +115,8 @@ impl AgentProgress {
     }
 }
 
-/// The history as the last step of a run has left it, so that the next one converts no message a second time. It belongs
-/// to the messages of the thread as long as their number is the same: a run is their only writer.
+/// The history as the last step of a run has left it, so that the next one converts no message a second time. It
+/// belongs to the messages of the thread as long as their number is the same: a run is their only writer.
 #[derive(Default)]
 pub(crate) struct KnownHistory(Mutex<Option<(usize, Vec<ModelMessage>)>>);
 

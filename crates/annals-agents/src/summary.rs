@@ -1,7 +1,7 @@
 //! A summary of old messages, made by a model before a request.
 //!
-//! Invariant: a summary is a step of its own: one that has ended is not made again. *Absent:* an exact count of tokens, which depends on
-//! the model.
+//! Invariant: a summary is a step of its own: one that has ended is not made again. *Absent:* an exact count of tokens,
+//! which depends on the model.
 
 use std::sync::Arc;
 

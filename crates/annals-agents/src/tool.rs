@@ -263,13 +263,13 @@ pub struct AgentTool {
     pub(crate) is_sequential: bool,
     pub(crate) returns_directly: bool,
     timeout: Option<Duration>,
-    check: Option<CheckArgs>,
+    check: Option<ArgsCheck>,
     /// `None` if somebody else runs the calls.
     function: Option<ToolFunction>,
 }
 
 /// A function that checks arguments.
-type CheckArgs = Box<dyn Fn(&Value) -> Result<(), Vec<ErrorDetail>> + Send + Sync>;
+type ArgsCheck = Box<dyn Fn(&Value) -> Result<(), Vec<ErrorDetail>> + Send + Sync>;
 
 impl AgentTool {
     /// Returns a tool of a function, see [`IntoTool`]. The schema of its arguments, and without
@@ -330,7 +330,7 @@ impl AgentTool {
         name: Arc<str>,
         description: String,
         parameters: Map,
-        check: Option<CheckArgs>,
+        check: Option<ArgsCheck>,
         function: Option<ToolFunction>,
     ) -> Self {
         Self {
