@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Bench, Result, append, channels, command, disk, group, history, inside, inspect, leases, messages, pages, peers,
-    processes, runtime, scale, search, supersteps, turns, workflows, writes,
+    Bench, Result, agents, append, channels, command, disk, group, history, inside, inspect, leases, messages, pages,
+    peers, processes, runtime, scale, search, supersteps, turns, workflows, writes,
 };
 
 /// A figure, in the order of the list.
@@ -40,7 +40,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 157] = [
+const FIGURES: [Figure; 159] = [
     figure("append_full_ratio", "append", FigureTarget::AtLeast(0.8)),
     figure("append_normal_ratio", "append", FigureTarget::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", FigureTarget::None),
@@ -215,6 +215,9 @@ const FIGURES: [Figure; 157] = [
         "inside",
         FigureTarget::AtMostOf(|report| Some(1.10 * report.get("inside_bytes_per_turn_1k")?)),
     ),
+    figure("agent_turn_us", "agents", FigureTarget::None)
+        .about("a turn of an agent with a scripted model and one tool, after 20 turns, with a sync of each commit at NORMAL"),
+    figure("agent_turn_ratio", "agents", FigureTarget::AtMost(1.15)).about("the same over a graph of the same nodes by hand"),
     figure("superstep_ns", "supersteps", FigureTarget::AtMost(1_500.0)),
     figure("superstep_store_us", "supersteps", FigureTarget::AtMost(15.0)),
     figure("superstep_parallel_us", "runtime", FigureTarget::AtMost(150.0)),
@@ -442,6 +445,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<FigureReport> {
         ("turns", turns::measure),
         ("lease", leases::measure),
         ("workflows", workflows::measure),
+        ("agents", agents::measure),
         ("history", history::measure),
         ("writes", writes::measure),
         ("inspect", inspect::measure),

@@ -4,6 +4,7 @@
 //! of the library; a ratio is always taken between two sides that ran alternately in the same process.
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
+mod agents;
 mod allocs;
 mod append;
 mod channels;
@@ -52,9 +53,9 @@ const USAGE: &str = "usage: annals-bench figures [--json] [--quick] [--dir FOLDE
   --json     one JSON object on stdout in place of the table
   --quick    few and short runs: a smoke test, no measurement
   --dir      where the files go (default: a fresh folder under the system's temporary folder)
-  --only     one group (append, group, processes, disk, turns, lease, workflows, history, writes, inspect, inspect_long,
-             command, channels, inside, supersteps, runtime, messages, pages, rss, langgraph, and salamander, dbos and
-             postgres if built with the feature of this name), or the group of a figure
+  --only     one group (append, group, processes, disk, turns, lease, workflows, agents, history, writes, inspect,
+             inspect_long, command, channels, inside, supersteps, runtime, messages, pages, rss, langgraph, and
+             salamander, dbos and postgres if built with the feature of this name), or the group of a figure
   --python   the Python that has langgraph (default: python3)
 
   profile    repeats one piece of work, for a profiler: append, undo, commit, by-hand, turn, leased-turn, worker, get-state,
