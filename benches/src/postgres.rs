@@ -337,7 +337,8 @@ fn searches(bench: &Bench, server: &Server, report: &mut FigureReport) -> Result
     Ok(())
 }
 
-/// Returns the median of the milliseconds of some searches, each for a word of one message of each conversation at least.
+/// Returns the median of the milliseconds of some searches, each for a word of one message at least of each
+/// conversation.
 fn search(store: &Store, messages: usize) -> Result<f64> {
     let mut costs = Vec::new();
     for at in 1..=9 {

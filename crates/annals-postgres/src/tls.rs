@@ -1,7 +1,7 @@
 //! TLS of connections to a server: asked for with `sslmode=require` in a URL, always verified.
 //!
-//! The certificate must be that of the host, signed by one of the file that `sslrootcert` names, or else by one that the
-//! system trusts. *Absent:* certificates of clients, and the binding of passwords to the channel.
+//! The certificate must be that of the host, signed by one of the file that `sslrootcert` names, or else by one that
+//! the system trusts. *Absent:* certificates of clients, and the binding of passwords to the channel.
 
 use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
@@ -37,13 +37,13 @@ mod connector {
     use super::{Config, SslMode, TlsUrl};
 
     /// Makes plain connections.
-    pub(crate) type TlsConnector = tokio_postgres::NoTls;
+    pub(crate) use tokio_postgres::NoTls as TlsConnector;
 
     /// Returns how connections are made.
     pub(crate) fn connector(config: &mut Config, _: &TlsUrl) -> Result<TlsConnector, String> {
         match config.get_ssl_mode() {
             SslMode::Require => Err("the URL requires TLS, which this build lacks: see the feature `tls`".into()),
-            _ => Ok(tokio_postgres::NoTls),
+            _ => Ok(TlsConnector),
         }
     }
 }

@@ -73,20 +73,22 @@ fn behind(backend: &PostgresBackend, limit: i64) -> Result<Option<u64>, StoreErr
 /// Indexes the next checkpoints. Returns whether there were any.
 fn index_page(backend: &PostgresBackend) -> Result<bool, StoreError> {
     let limit = [Param::Int(Some(INDEX_PAGE_ROWS))];
-    let statements = [search_sql::MARK, search_sql::UNINDEXED, search_sql::UNINDEXED_ITEMS];
-    let queries = statements.map(|sql| PgQuery::new(sql, limit.clone())).into();
+    let queries = [search_sql::MARK, search_sql::UNINDEXED].map(|sql| PgQuery::new(sql, limit.clone())).into();
     let answers = backend.client.read(queries, Together::Snapshot)?;
     let (Some(mark), Some(_)) = (answers[0].first(), answers[1].first()) else { return Ok(false) };
     let mut cells = Cells::of(mark);
     let mark = (cells.next::<String>()?, cells.next::<i64>()?);
-    let mut items = items_of(&answers[2])?;
-    let (mut indexed, mut last) = (Vec::new(), mark.clone());
+    let (mut page, mut indexed, mut last) = (Vec::new(), Vec::new(), mark.clone());
     for row in &answers[1] {
         let mut cells = Cells::of(row);
         let xact = cells.next::<String>()?;
         let (of, changes) = (record(&mut cells)?, PgChanges::read(&mut cells)?);
         last = (xact, of.record.seq.cast_signed());
-        let mut puts = values_of(&changes)?;
+        page.push((of, changes));
+    }
+    let mut items = items_of(backend, &page)?;
+    for (of, changes) in &page {
+        let mut puts = values_of(changes)?;
         puts.extend(items.remove(&of.place).unwrap_or_default());
         let mut grams: Vec<u32> = Vec::new();
         for (channel, position, _, payload) in &puts {

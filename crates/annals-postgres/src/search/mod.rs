@@ -13,7 +13,6 @@ use annals::store::log::{HeadParts, Log, LogExt, RecordQuery, Searches};
 use annals::store::record::{ChannelValue, CheckpointRecord, ListChangeOp, StoredListChange};
 use annals::store::search::{SearchHit, SearchIndex, SearchPage};
 use annals::store::{CheckpointRef, ItemRange, SearchOptions, SearchQuery, StoreError};
-use tokio_postgres::Row;
 
 use self::sql as search_sql;
 use crate::PostgresBackend;
@@ -21,7 +20,7 @@ use crate::client::{Param, PgQuery, Together};
 use crate::limits::SEARCH_PAGE_ROWS;
 use crate::read::points::{self, at, query_at};
 use crate::read::state::{all_items, kept, range_deletes};
-use crate::rows::{Cells, PgChanges, PgContent, PgPlace, VALUE, record};
+use crate::rows::{Cells, LIST, PgChanges, PgContent, PgPlace, PgRecord, VALUE, record};
 use crate::sql as common_sql;
 
 /// An item or a value that a checkpoint put: channel, position of an item, task and content.
@@ -34,7 +33,7 @@ impl Searches for PostgresBackend {
         let mut before = PgPlace { thread: i64::MAX, branch: i64::MAX, ordinal: i64::MAX };
         let mut seq = i64::MAX;
         let grams: Vec<Option<i64>> = search.grams().into_iter().map(|gram| Some(gram.into())).collect();
-        let (statements, grams) = match !grams.is_empty() && index::is_ready(self)? {
+        let (statement, grams) = match !grams.is_empty() && index::is_ready(self)? {
             true => (search_sql::INDEXED, Some(Param::Ints(grams))),
             false => (search_sql::SCANNED, None),
         };
@@ -42,21 +41,23 @@ impl Searches for PostgresBackend {
             let params = [seq, before.thread, before.branch, before.ordinal, SEARCH_PAGE_ROWS];
             let mut params: Vec<Param> = params.map(|part| Param::Int(Some(part))).into();
             params.extend(grams.clone());
-            let queries = statements.map(|sql| PgQuery::new(sql, params.clone()));
-            let answers = self.client.read(queries.into(), Together::Snapshot)?;
-            let mut items = items_of(&answers[1])?;
-            for row in &answers[0] {
+            let rows = self.client.read(vec![PgQuery::new(statement, params)], Together::Apart)?.remove(0);
+            let read = |row| {
                 let mut cells = Cells::of(row);
-                let (of, changes) = (record(&mut cells)?, PgChanges::read(&mut cells)?);
+                Ok((record(&mut cells)?, PgChanges::read(&mut cells)?))
+            };
+            let page = rows.iter().map(read).collect::<Result<Vec<_>, StoreError>>()?;
+            let mut items = items_of(self, &page)?;
+            for (of, changes) in &page {
                 (before, seq) = (of.place, of.record.seq.cast_signed());
-                let mut puts = values_of(&changes)?;
+                let mut puts = values_of(changes)?;
                 puts.extend(items.remove(&of.place).unwrap_or_default());
                 for put in &puts {
                     offer(self, &search, (&of.record, of.place, put), &mut newest)?;
                 }
             }
             let is_over = !newest.wants(&HitPlace::new(seq.cast_unsigned(), "".into(), 0));
-            if (answers[0].len() as i64) < SEARCH_PAGE_ROWS || is_over {
+            if (page.len() as i64) < SEARCH_PAGE_ROWS || is_over {
                 return Ok(newest.page());
             }
         }
@@ -123,9 +124,40 @@ impl Searches for PostgresBackend {
     }
 }
 
-fn items_of(rows: &[Row]) -> Result<HashMap<PgPlace, Vec<PutContent>>, StoreError> {
+/// Reads the items that checkpoints put, by the positions that their changes name. A pruned one retains items of lists
+/// that its changes no longer name.
+fn items_of(
+    backend: &PostgresBackend,
+    page: &[(PgRecord, PgChanges)],
+) -> Result<HashMap<PgPlace, Vec<PutContent>>, StoreError> {
+    let mut lists: Vec<(PgPlace, &str, i64, i64)> = Vec::new();
+    let (pruned, kept): (Vec<_>, Vec<_>) = page.iter().partition(|(of, _)| of.record.pruned);
+    for (of, changes) in kept {
+        for (channel, _, _, content) in changes.each().filter(|(_, _, kind, _)| *kind == LIST) {
+            let positions = PgContent::unpack(LIST, content)?.positions;
+            let column = |position: u64| i64::try_from(position).unwrap_or(i64::MAX);
+            lists.push((of.place, channel, column(positions.start), column(positions.end)));
+        }
+    }
     let mut found: HashMap<PgPlace, Vec<PutContent>> = HashMap::new();
-    for row in rows {
+    if lists.is_empty() && pruned.is_empty() {
+        return Ok(found);
+    }
+    let ints =
+        |part: fn(&(PgPlace, &str, i64, i64)) -> i64| Param::Ints(lists.iter().map(|of| Some(part(of))).collect());
+    let places = |part: fn(&PgPlace) -> i64| Param::Ints(pruned.iter().map(|(of, _)| Some(part(&of.place))).collect());
+    let params = [
+        ints(|of| of.0.thread),
+        ints(|of| of.0.branch),
+        ints(|of| of.0.ordinal),
+        Param::Texts(lists.iter().map(|of| Some(of.1.to_owned())).collect()),
+        ints(|of| of.2),
+        ints(|of| of.3),
+        places(|place| place.thread),
+        places(|place| place.branch),
+        places(|place| place.ordinal),
+    ];
+    for row in &backend.client.read(vec![PgQuery::new(search_sql::ITEMS, params)], Together::Apart)?.remove(0) {
         let mut cells = Cells::of(row);
         let (place, channel, position) = (cells.place()?, cells.next::<&str>()?, cells.number()?);
         let task = cells.next::<Option<i64>>()?.map(|task| task as u32);

@@ -37,8 +37,8 @@ macro_rules! found {
         "SELECT * FROM (\
          SELECT x.* FROM search_entry e JOIN checkpoint x ON x.thread = e.thread AND x.branch = e.branch \
          AND x.ordinal = e.ordinal WHERE e.grams @> ($6::bigint[])::integer[] \
-         UNION ALL SELECT x.* FROM checkpoint x WHERE (x.xact, x.seq) > (coalesce((SELECT xact FROM search_mark), '0'), \
-         coalesce((SELECT seq FROM search_mark), 0))) y \
+         UNION ALL SELECT x.* FROM checkpoint x WHERE (x.xact, x.seq) > (\
+         coalesce((SELECT xact FROM search_mark), '0'), coalesce((SELECT seq FROM search_mark), 0))) y \
          WHERE (seq, thread, branch, ordinal) < ($1, $2, $3, $4) \
          ORDER BY seq DESC, thread DESC, branch DESC, ordinal DESC LIMIT $5"
     };
@@ -60,25 +60,29 @@ macro_rules! page {
     };
 }
 
-/// The items that the checkpoints of the page put.
-macro_rules! items {
-    ($checkpoints:ident) => {
-        concat!(
-            "SELECT i.thread, i.branch, i.ordinal, i.channel, i.position, i.task, ",
-            item_columns!(),
-            " FROM (",
-            $checkpoints!(),
-            ") c JOIN item i ON i.thread = c.thread AND i.branch = c.branch AND i.ordinal = c.ordinal \
-             WHERE i.codec IS NOT NULL"
-        )
+macro_rules! put_columns {
+    () => {
+        concat!("SELECT i.thread, i.branch, i.ordinal, i.channel, i.position, i.task, ", item_columns!())
     };
 }
 
-/// A page of all checkpoints, and its items.
-pub(crate) const SCANNED: [&str; 2] = [page!(searched), items!(searched)];
+/// The items that checkpoints put, each between two positions of a channel, and those that pruned ones have retained.
+pub(crate) const ITEMS: &str = concat!(
+    put_columns!(),
+    " FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[]) \
+     AS x (thread, branch, ordinal, channel, first, last) \
+     JOIN item i ON i.thread = x.thread AND i.branch = x.branch AND i.channel = x.channel \
+     AND i.position BETWEEN x.first AND x.last AND i.ordinal = x.ordinal WHERE i.codec IS NOT NULL UNION ALL ",
+    put_columns!(),
+    " FROM unnest($7::bigint[], $8::bigint[], $9::bigint[]) AS x (thread, branch, ordinal) \
+     JOIN item i ON i.thread = x.thread AND i.branch = x.branch AND i.ordinal = x.ordinal WHERE i.codec IS NOT NULL"
+);
 
-/// A page of those that the index shows, and its items.
-pub(crate) const INDEXED: [&str; 2] = [page!(found), items!(found)];
+/// A page of all checkpoints.
+pub(crate) const SCANNED: &str = page!(searched);
+
+/// A page of those that the index shows.
+pub(crate) const INDEXED: &str = page!(found);
 
 /// The position up to which checkpoints are indexed, if there is an index, and how many are not, up to a limit.
 pub(crate) const MARK: &str = "SELECT m.xact::text, m.seq, (SELECT count(*) FROM (SELECT FROM checkpoint c \
@@ -105,11 +109,8 @@ pub(crate) const UNINDEXED: &str = concat!(
      ORDER BY c.xact, c.seq"
 );
 
-/// The items that they put.
-pub(crate) const UNINDEXED_ITEMS: &str = items!(unindexed);
-
-/// Moves the mark from one position to another, and adds the grams of the checkpoints between: slices of the last array.
-/// Nothing is added if another process has moved it.
+/// Moves the mark from one position to another, and adds the grams of the checkpoints between: slices of the last
+/// array. Nothing is added if another process has moved it.
 pub(crate) const INDEX: &str = "WITH moved AS (\
      UPDATE search_mark SET xact = $3::text::xid8, seq = $4 WHERE xact = $1::text::xid8 AND seq = $2 RETURNING seq) \
      INSERT INTO search_entry (thread, branch, ordinal, grams) \

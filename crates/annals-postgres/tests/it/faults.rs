@@ -11,7 +11,7 @@ use annals::store::{ItemRange, Source, StoreError};
 use annals_postgres::PostgresBackend;
 
 use super::Test;
-use super::proxy::Proxy;
+use super::proxy::FailoverProxy;
 use super::server::Server;
 
 pub(crate) fn tests() -> Vec<Test> {
@@ -110,7 +110,7 @@ fn commit(backend: &PostgresBackend, batch: &Batch) {
 /// A proxy in front of a server moves to another one, which has the same files.
 fn failover(server: &Server) {
     let Some(first) = server.another() else { return };
-    let proxy = Proxy::start(first.socket().expect("it was started"));
+    let proxy = FailoverProxy::start(first.socket().expect("it was started"));
     let backend = PostgresBackend::connect(&proxy.url(&first)).expect("the server is reached");
     let second = Mutex::new(None);
     write_under(&backend, 1, &|_| {

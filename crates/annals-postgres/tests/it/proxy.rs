@@ -15,12 +15,12 @@ struct Upstream {
 }
 
 /// A socket whose connections go to a server.
-pub(crate) struct Proxy {
+pub(crate) struct FailoverProxy {
     folder: tempfile::TempDir,
     upstream: Arc<Mutex<Upstream>>,
 }
 
-impl Proxy {
+impl FailoverProxy {
     pub(crate) fn start(socket: PathBuf) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let listener = UnixListener::bind(folder.path().join(SOCKET)).expect("a socket");

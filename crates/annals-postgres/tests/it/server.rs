@@ -145,14 +145,17 @@ impl Server {
 
     /// Cuts all connections but its own.
     pub(crate) fn cut(&self) {
-        self.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'");
+        self.run(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+             WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'",
+        );
     }
 
-    /// Kills the process behind a connection, after which the server ends all others and recovers. A server that was not
-    /// started here is left alone.
+    /// Kills the process behind a connection, after which the server ends all others and recovers. A server that was
+    /// not started here is left alone.
     pub(crate) fn kill_backend(&self) {
-        let others = "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend' \
-                      ORDER BY random() LIMIT 1";
+        let others = "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
+                      AND backend_type = 'client backend' ORDER BY random() LIMIT 1";
         for pid in self.started.iter().flat_map(|_| self.select(others)) {
             kill(&pid);
         }
@@ -183,7 +186,7 @@ impl Server {
         let started = self.started.as_ref()?;
         let folder = started.folder.path().join("small");
         std::fs::create_dir(&folder).ok()?;
-        let options = ["-t", "tmpfs", "-o", "size=12m,mode=777", "tmpfs"];
+        let options = ["-t", "tmpfs", "-o", "size=4m,mode=777", "tmpfs"];
         checked(Command::new("mount").args(options).arg(&folder)).ok()?;
         let disk = SmallDisk { name: "small", folder };
         let data = disk.folder.join("data");

@@ -15,7 +15,7 @@ pub(crate) fn tests() -> Vec<Test> {
 }
 
 #[derive(State, Clone, Default)]
-struct Talk {
+struct ViewedTalk {
     #[channel(messages)]
     messages: Messages,
     #[channel(last)]
@@ -27,12 +27,13 @@ fn show_the_log(server: &Server) {
     let schema = url.rsplit("%3D").next().expect("a schema").to_owned();
     let backend = Arc::new(PostgresBackend::connect(&url).expect("the server is reached"));
     let store = Store::with_backend(backend, OpenOptions::new());
-    let answer = |talk: &Talk| Ok(Talk::update().messages([Message::ai("hello")]).turns(talk.turns + 300));
-    let graph = StateGraph::<Talk>::new().node("answer", answer).edge(START, "answer").edge("answer", END).compile();
+    let answer = |talk: &ViewedTalk| Ok(ViewedTalk::update().messages([Message::ai("hello")]).turns(talk.turns + 300));
+    let graph =
+        StateGraph::<ViewedTalk>::new().node("answer", answer).edge(START, "answer").edge("answer", END).compile();
     let graph = graph.expect("a graph");
     let thread = store.thread("t").expect("an id");
     for text in ["hi", "a\0b"] {
-        graph.invoke(&thread, Talk::update().messages([Message::human(text)])).expect("it runs");
+        graph.invoke(&thread, ViewedTalk::update().messages([Message::human(text)])).expect("it runs");
     }
     let long = "x".repeat(20_000);
     for title in ["first", &long, "Bern"] {
