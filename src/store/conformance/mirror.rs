@@ -377,6 +377,8 @@ impl Mirrored {
         let mut newest_first: Vec<u64> = kept.map(|at| number(at.checkpoint)).collect();
         newest_first.sort_by_key(|n| std::cmp::Reverse(*n));
         assert_eq!(page(log, &all), newest_first, "the checkpoints of all namespaces");
+        let first = page(log, &CheckpointQuery { limit: 3, ..all });
+        assert_eq!(first, newest_first[..newest_first.len().min(3)], "a page of all namespaces");
         let opened: BTreeSet<_> = own.iter().map(|at| format!("{:?}", self.point(at).opened)).collect();
         let size = log.thread_size(thread).expect("a thread is counted");
         assert_eq!(

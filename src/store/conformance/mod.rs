@@ -86,6 +86,7 @@ const CASES: &[(&str, Case)] = cases! {
     operations mirrored: listing, forks;
     threads once: by_status, pages, counted, queue;
     pruning mirrored: linear, pruned_state, held, shared, namespaces, searched;
+    timers mirrored: of_moved_head;
     timers once: missed;
     leases once: claimed, lost, with_checkpoints, repeated, race, groups, groups_left, own_claim;
     claims once: order, timers, limits, rates, lapsed, race;

@@ -132,12 +132,13 @@ impl KvMirror {
 pub(super) fn kv_random(backend: &dyn Log) {
     let (mut dice, mut mirror) = (IdSource::from_seed(5), KvMirror::default());
     let mut below = |bound: u64| dice.random() % bound;
-    for now in 1..=90 {
-        let mut pick = || {
+    for step in 1..=200 {
+        let now = 10 * step;
+        let mut pick = |may_expire: bool| {
             let path = ["a", "a.x", "a-b", "", "langgraph", "ab"][below(6) as usize];
-            let key = ["", "k", "a/b"][below(3) as usize];
+            let key = ["", "a/b"][below(2) as usize];
             // Entries expire at timestamps of their own.
-            let expires = Some(now + 1 + below(9)).filter(|at| below(3) > 0 && at % 10 == below(10));
+            let expires = Some(now + 10 * (1 + below(9)) + step % 10).filter(|_| may_expire && below(3) > 0);
             match below(9) {
                 0..4 => put(path, key, format!("{now}"), now, expires),
                 4 => delete(path, key),
@@ -151,11 +152,11 @@ pub(super) fn kv_random(backend: &dyn Log) {
                 _ => KvChange::DeleteExpired { namespace: space(path), key: key.into(), now: moment(now) },
             }
         };
-        let changes = [pick(), pick()];
+        let changes = [pick(true), pick(false), pick(false)];
         change(backend, &changes);
         changes.iter().for_each(|change| mirror.change(change));
         mirror.compare(backend, moment(now));
-        mirror.compare(backend, moment(now + 4));
+        mirror.compare(backend, moment(now + 60));
     }
     clean(backend);
 }

@@ -1,8 +1,24 @@
 //! Tasks that sleep: listed by the timestamp at which they resume, until they have.
 
 use super::build::*;
+use super::operations::{moves, operate};
 use crate::store::check::Invariant;
 use crate::store::mark::WriteMark;
+
+/// Timers go with the superstep that passes their checkpoint, and stay while the head is elsewhere.
+pub(super) fn of_moved_head(backend: &dyn Log) {
+    let place = root_of(backend, "a");
+    place.add(begin(1));
+    place.add(on(2, 1).tasks(&["x"]));
+    let timers = vec![NewTimer::new(id(2), task(1), Some(moment(5)))];
+    let interrupt = writes(2, 1, vec![write(-3, "waits", "an interrupt")]);
+    commit(backend, &Batch { timers, ..place.pending(2, interrupt) });
+    operate(backend, 10, vec![moves(&place, Some(2), Some(1))]);
+    place.add(on(3, 1));
+    operate(backend, 11, vec![moves(&place, Some(3), Some(2))]);
+    place.add(on(4, 2));
+    operate(backend, 12, vec![moves(&place, Some(4), Some(2))]);
+}
 
 /// A check finds a task that sleeps at the head of a thread and has no timer.
 pub(super) fn missed(backend: &dyn Log) {
