@@ -75,7 +75,8 @@ const CASES: &[(&str, Case)] = cases! {
     heads mirrored: own, ancestor, repeat;
     heads once: many_threads, race, chain, together, none_of_all;
     lists mirrored: operations, ranges;
-    references mirrored: refused_references, deltas;
+    references once: refused_references;
+    references mirrored: deltas;
     values mirrored: sizes, item_fields;
     values once: at_the_limit;
     listing mirrored: pages, threads_and_check;
