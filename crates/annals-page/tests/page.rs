@@ -26,6 +26,10 @@ mod runs;
 mod screens;
 #[path = "page/sockets.rs"]
 mod sockets;
+#[path = "page/steps.rs"]
+mod steps;
+#[path = "page/talks.rs"]
+mod talks;
 #[path = "page/webdriver.rs"]
 mod webdriver;
 #[path = "page/writes.rs"]

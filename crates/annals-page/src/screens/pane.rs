@@ -88,10 +88,11 @@ fn channel(html: &mut Html, at: &Snapshot, record: &ChannelRecord, by: Option<&B
             html.close("summary").open("div", &[("class", "brief")]);
             for item in items {
                 let text = item.item.as_ref().map_or_else(ToString::to_string, line);
+                let words = text.split_once(": ").map_or(text.as_str(), |(_, words)| words);
                 let (role, words) = match item.item.as_ref().ok().and_then(|value| value.get("type")?.as_str()) {
-                    Some(role) => {
-                        (shortened(role, 12), text.split_once(": ").map_or(text.as_str(), |(_, words)| words))
-                    }
+                    Some("human") => ("you".to_owned(), words),
+                    Some("ai") => ("agent".to_owned(), words),
+                    Some(role) => (shortened(role, 12), words),
                     None => (item.position.to_string(), text.as_str()),
                 };
                 html.element("span", &[], &role).element("span", &[("dir", "auto")], words);
