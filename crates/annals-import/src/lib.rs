@@ -1,5 +1,5 @@
-//! Reads the histories of codex, Claude Code, Cursor and other agents and of chat programs, and writes them as threads of
-//! an annals store.
+//! Reads the histories of codex, Claude Code, Cursor and other agents and of chat programs, and writes them as
+//! threads of an annals store.
 //!
 //! | type or function | meaning |
 //! | --- | --- |
