@@ -103,6 +103,7 @@ fn resolved(place: &SourcePlace) -> Vec<PathBuf> {
 }
 
 /// Returns the folders of this machine for which a base stands.
+#[allow(clippy::disallowed_methods, reason = "programs put their files where the environment says")]
 fn folders(base: PlaceBase) -> Vec<PathBuf> {
     let named = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = || env::home_dir().filter(|home| !home.as_os_str().is_empty());

@@ -238,7 +238,7 @@ fn is_command(text: &str) -> bool {
         return false;
     }
     let (command, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
-    !(REQUESTS.contains(&command) && !rest.trim().is_empty())
+    !REQUESTS.contains(&command) || rest.trim().is_empty()
 }
 
 /// Returns the reasoning in an answer, and the text around it.
