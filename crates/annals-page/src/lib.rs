@@ -27,7 +27,7 @@
 //! | `/t/POINT/fork` | a new thread from a point: preview, command and form |
 //! | `/diff/A..B`, `/diff/POINT` | the difference of two points, or of a point and its parent |
 //! | `/search?q=` | messages and other items by their text; with a filter of threads the threads |
-//! | `/runs` | threads that wait, failed, sleep or run: leases, attempts, pauses, and forms for resume values and controls |
+//! | `/runs` | threads that wait, failed, sleep or run, with forms for resume values and controls; runs of graphs that ended |
 //! | `/stats` | tokens, cost, durations and bytes of the newest checkpoints |
 //! | `/health` | sizes, format, modes of the files, index, operations; with `?check=1` a check of the whole file |
 //!
