@@ -334,3 +334,48 @@ fn the_next_run_finds_each_result_at_its_call_whatever_attempts_there_were() {
     assert_eq!(done.value(), Some(&(2, 4)), "each call is given its own result, whichever attempt made it");
     assert_eq!(log.take(), [""; 0], "all calls had ended");
 }
+
+/// A call that is stored with its caller is stored if the run interrupts, if it fails and if it ends, and runs once.
+#[apply(each_backend)]
+fn a_call_that_is_stored_with_its_caller_does_not_run_again() {
+    for stops in ["interrupt", "failure", "nothing"] {
+        let (log, fails) = (Log::default(), Arc::new(AtomicUsize::new(0)));
+        let task = double(&log).store_with_caller();
+        let main = Entrypoint::new("main", move |n: i64, context: &Context| {
+            let doubled = task.call(context, n)?;
+            match stops {
+                "interrupt" => _ = context.interrupt("go on?")?,
+                "failure" if fails.fetch_add(1, Ordering::SeqCst) == 0 => return Err("no luck".into()),
+                _ => {}
+            }
+            Ok(doubled)
+        })
+        .compile()
+        .unwrap();
+        let thread = thread();
+        let first = main.invoke(&thread, 4);
+        let done = match stops {
+            "interrupt" => main.invoke(&thread, Command::resume(true)).unwrap(),
+            "failure" => main.run(&thread).invoke(annals_graph::Input::Continue).unwrap(),
+            _ => first.unwrap(),
+        };
+        assert_eq!((done.value(), log.take()), (Some(&8), vec!["double 4".to_owned()]), "{stops}");
+        let names: Vec<_> = thread.steps().unwrap().map(|step| step.unwrap().name.to_string()).collect();
+        assert!(names.contains(&"double".to_owned()), "{stops}: {names:?}");
+    }
+}
+
+/// A store in memory counts no commits.
+#[test]
+fn a_call_that_is_stored_with_its_caller_costs_no_commit() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("threads.annals")).unwrap();
+    let commits = |task: Task<i64, i64>, thread: &str| {
+        let main = Entrypoint::new("main", move |n: i64, context: &Context| task.call(context, n)).compile().unwrap();
+        let before = store.stats().unwrap().commits.commits;
+        main.invoke(&store.thread(thread).unwrap(), 1).unwrap();
+        store.stats().unwrap().commits.commits - before
+    };
+    let own = commits(double(&Log::default()), "own");
+    assert_eq!(commits(double(&Log::default()).store_with_caller(), "with"), own - 1);
+}
