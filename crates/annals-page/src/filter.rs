@@ -172,7 +172,8 @@ fn since(text: &str, now: Timestamp) -> Result<Timestamp, Refusal> {
     text.parse::<Timestamp>().map_err(wrong)
 }
 
-/// Splits a text into words; each with whether it begins with a quote. A quote may begin within a word: `project:"a b"`.
+/// Splits a text into words, each with whether it begins with a quote. A quote may begin within a word:
+/// `project:"a b"`.
 fn words(text: &str) -> Vec<(String, bool)> {
     let (mut words, mut word, mut in_quotes, mut is_quoted, mut is_open) =
         (Vec::new(), String::new(), false, false, false);

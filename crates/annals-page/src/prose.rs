@@ -1,9 +1,9 @@
 //! Markdown as HTML, by the events of a parser.
 //!
-//! Invariants: markup of a text is text in the document, since the parser's events of HTML are written as values; a link
-//! leads to `http`, `https` or `mailto`; nothing is loaded, so a picture is a link with its words; what one text adds
-//! has a limit, since Markdown can name one address many times. *Absent:* footnotes, and the outline of a document:
-//! headings are of two levels.
+//! Invariants: markup of a text is text in the document, since the parser's events of HTML are written as values; a
+//! link leads to `http`, `https` or `mailto`; nothing is loaded, so a picture is a link with its words; what one text
+//! adds has a limit, since Markdown can name one address many times. *Absent:* footnotes, and the outline of a
+//! document: headings are of two levels.
 
 use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 

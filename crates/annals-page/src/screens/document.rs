@@ -21,10 +21,10 @@ use crate::page::STYLE;
 use crate::values::kind;
 use crate::words::{count, shortened};
 
-/// Writes the messages at a point as one HTML document that is read without a server, in the look of the pages: Markdown
-/// rendered, tools and the other channels of the state folded. Its policy allows the style inside it by its hash and
-/// nothing else. `channel` is that of the messages; `None` stands for the first one that holds messages. Returns the
-/// number of messages.
+/// Writes the messages at a point as one HTML document that is read without a server, in the look of the pages:
+/// Markdown rendered, tools and the other channels of the state folded. Its policy allows the style inside it by its
+/// hash and nothing else. `channel` is that of the messages; `None` stands for the first one that holds messages.
+/// Returns the number of messages.
 ///
 /// # Errors
 /// [`PageError::Document`] if the point has no messages, the store cannot be read, or `out` cannot be written.

@@ -57,8 +57,10 @@ pub(super) fn call(screen: &Screen<'_>, html: &mut Html, head: &Snapshot, open: 
 
 /// Returns how long something waits.
 fn waited(now: Timestamp, then: Timestamp) -> String {
-    let age = ago(now, then);
-    if age == "now" { "a moment".to_owned() } else { age.trim_end_matches(" ago").to_owned() }
+    match ago(now, then).as_str() {
+        "now" => "a few seconds".to_owned(),
+        age => age.trim_end_matches(" ago").to_owned(),
+    }
 }
 
 /// Adds a button for each value of a choice. A value is sent as its number.

@@ -1,5 +1,5 @@
-//! The steps of a thread as one list: the lineage of a point, newest first, with other branches as lanes beside it, each
-//! with its head and a folded row up to the step that it left. Every row draws its own piece of the lanes.
+//! The steps of a thread as one list: the lineage of a point, newest first, with other branches as lanes beside it,
+//! each with its head and a folded row up to the step that it left. Every row draws its own piece of the lanes.
 //!
 //! Bars are times on one scale. A bundle of parallel tasks shows those that failed and the slowest ones.
 
