@@ -45,7 +45,7 @@ pub(crate) const LIBRARIES: &[Crate] = &[
     Crate {
         name: "annals-agents",
         src: "crates/annals-agents/src/",
-        may_use: &["annals-base", "annals-messages", "annals-graph", "annals-pydantic-ai"],
+        may_use: &["annals", "annals-base", "annals-messages", "annals-graph", "annals-pydantic-ai"],
     },
     Crate { name: "annals-flow", src: "crates/annals-flow/src/", may_use: &["annals", "annals-graph"] },
 ];
@@ -131,6 +131,7 @@ const SHARING_INTERNALS: &[&str] = &[
     "crates/annals-base/",
     "crates/annals-messages/",
     "crates/annals-pydantic-ai/",
+    "crates/annals-agents/",
     "crates/annals-parity/",
     "tests/fuzz/",
 ];

@@ -438,7 +438,7 @@ pub use streamed::{AsyncStreamedRun, StreamedOutputs, StreamedResponses, Streame
 pub use test_model::{ScriptedResponse, TestModel};
 pub use tool::{AgentTool, IntoTool, ToolContext};
 pub use tool_command::{ToolCommand, ToolReply};
-pub use tool_errors::{ToolErrors, ToolInvocationError};
+pub use tool_errors::{ToolCallError, ToolErrors};
 pub use tool_node::{SentTools, ToolNode, ToolReplies, ToolsOn, send_tool_calls, tools_condition};
 pub use tool_output::{ApprovalRequired, CallDeferred, IntoToolOutput, ModelRetry, ToolFailed, ToolOutput};
 

@@ -20,7 +20,7 @@ use crate::react_state::{ReactProgress, ReactState, ReactStateUpdate};
 use crate::review::ToolReview;
 use crate::schema::{read, schema_of, take_description};
 use crate::tool::AgentTool;
-use crate::tool_errors::{ToolErrors, ToolInvocationError};
+use crate::tool_errors::{ToolCallError, ToolErrors};
 use crate::tool_node::{ToolNode, ToolReplies};
 use crate::tool_rules::{answer, error_answer};
 
@@ -505,7 +505,7 @@ impl ReactParts {
             let text = if outputs > 1 {
                 "The output was returned more than once. Return it by one call.".to_owned()
             } else if let Err(errors) = (format.check)(&args) {
-                ToolInvocationError::new(&call.name, errors).to_string()
+                ToolCallError::new(&call.name, errors).to_string()
             } else {
                 output = Some(args);
                 "The output was taken.".to_owned()

@@ -1,6 +1,7 @@
 //! The commands and messages that a tool of a [`ToolNode`](crate::ToolNode) returns in place of a content.
 //!
-//! Invariant: a reply is stored with its call, so it consists of values. *Absent:* the rules by which a node takes them.
+//! Invariant: a reply is stored with its call, so it consists of values. *Absent:* the rules by which a node takes
+//! them.
 
 use annals_base::{Map, Value};
 use annals_graph::graph::{NodeResult, Target};
@@ -20,7 +21,7 @@ use annals_graph::prelude::{Command, DynUpdate, Message, SendTo};
 /// }
 ///
 /// let transfer = AgentTool::new("transfer", |topic: Topic, context: &ToolContext| {
-///     Ok(ToolCommand::answer(context, "Transferred.").set("topic", topic.topic).goto("expert"))
+///     Ok(ToolCommand::reply(context, "Transferred.").set("topic", topic.topic).goto("expert"))
 /// });
 /// # let _ = transfer;
 /// ```
@@ -38,8 +39,8 @@ impl ToolCommand {
         Self::default()
     }
 
-    /// Returns a command with the message that answers a call.
-    pub fn answer(context: &crate::ToolContext, content: impl Into<annals_messages::Content>) -> Self {
+    /// Returns a command with the message that replies to a call.
+    pub fn reply(context: &crate::ToolContext, content: impl Into<annals_messages::Content>) -> Self {
         Self::new().message(Message::tool(content, context.tool_call_id()))
     }
 

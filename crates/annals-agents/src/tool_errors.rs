@@ -12,7 +12,7 @@ use annals_pydantic_ai::{ErrorDetail, Location};
 /// The arguments of a call do not fit its tool (`ToolInvocationError`).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct ToolInvocationError {
+pub struct ToolCallError {
     /// The name of the tool.
     pub tool_name: String,
     /// The errors, by argument.
@@ -20,7 +20,7 @@ pub struct ToolInvocationError {
     message: String,
 }
 
-impl ToolInvocationError {
+impl ToolCallError {
     pub(crate) fn new(tool_name: &str, errors: Vec<ErrorDetail>) -> Self {
         let place = |step: &Location| match step {
             Location::Name(name) => name.clone(),
@@ -39,13 +39,13 @@ impl ToolInvocationError {
     }
 }
 
-impl fmt::Display for ToolInvocationError {
+impl fmt::Display for ToolCallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl Error for ToolInvocationError {}
+impl Error for ToolCallError {}
 
 type TellError = Arc<dyn Fn(&BoxError) -> Option<String> + Send + Sync>;
 
@@ -66,9 +66,9 @@ type TellError = Arc<dyn Fn(&BoxError) -> Option<String> + Send + Sync>;
 pub struct ToolErrors(TellError);
 
 impl ToolErrors {
-    /// Tells arguments that do not fit ([`ToolInvocationError`]). The default.
+    /// Tells arguments that do not fit ([`ToolCallError`]). The default.
     pub fn arguments() -> Self {
-        Self::with(|error| error.downcast_ref::<ToolInvocationError>().map(ToString::to_string))
+        Self::with(|error| error.downcast_ref::<ToolCallError>().map(ToString::to_string))
     }
 
     /// Tells each error, as its `Debug` shows it (`True`).

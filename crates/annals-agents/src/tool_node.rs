@@ -19,7 +19,7 @@ use crate::deferred::{CallDecision, CallWait, REFUSED, ask_decisions};
 use crate::error::AgentError;
 use crate::tool::{AgentTool, ToolInput, ToolState, unknown_tool};
 use crate::tool_command::ToolReply;
-use crate::tool_errors::{ToolErrors, ToolInvocationError};
+use crate::tool_errors::{ToolCallError, ToolErrors};
 use crate::tool_rules::{NodeToolEnd, ToolRules, answer, content_of, error_answer};
 
 /// A node that runs the tool calls of a message (`ToolNode`): at the same time, each as a step that is stored.
@@ -309,7 +309,7 @@ impl ToolNode {
         result: &mut Option<Vec<ToolReply>>,
     ) -> NodeResult<bool> {
         let Err(errors) = tool.check(&Value::Map(args.clone())) else { return Ok(true) };
-        let error: BoxError = ToolInvocationError::new(&call.name, errors).into();
+        let error: BoxError = ToolCallError::new(&call.name, errors).into();
         let text = self.rules.errors.tell(&error).ok_or(error)?;
         *result = Some(vec![error_answer(call, text).into()]);
         Ok(false)

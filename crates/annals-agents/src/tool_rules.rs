@@ -136,7 +136,7 @@ fn name_answers(command: &mut ToolCommand, name: &str, id: &str, is_alone: bool)
         count += 1;
     }
     if is_alone && count == 0 && command.updates() && !command.to_parent && !removes_all {
-        let text = "each call needs a message that answers it, see ToolCommand::answer";
+        let text = "each call needs a message that answers it, see ToolCommand::reply";
         return Err(format!("the command of tool {name:?} has no message for call {id:?}: {text}").into());
     }
     Ok(count)

@@ -22,9 +22,6 @@ struct FoundSchema {
     is_new: bool,
 }
 
-/// The tables that grow with the log. All their keys begin with the thread.
-const PARTITIONED: [&str; 4] = ["checkpoint", "item", "task_write", "search_entry"];
-
 /// What an opening does with a database that has no tables.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum NewTables {
@@ -34,25 +31,8 @@ pub(crate) enum NewTables {
     Divided(u32),
 }
 
-/// Returns the statements that make the tables.
-fn statements(new_tables: NewTables) -> String {
-    let mut all = sql::SCHEMA.to_owned();
-    let NewTables::Divided(count) = new_tables else { return all };
-    for table in PARTITIONED {
-        let begin = all.find(&format!("CREATE TABLE {table} (")).unwrap_or_default();
-        let end = begin + all[begin..].find("\n);").unwrap_or_default();
-        let mut divided = "\n) PARTITION BY HASH (thread);".to_owned();
-        for at in 0..count {
-            let values = format!("FOR VALUES WITH (MODULUS {count}, REMAINDER {at})");
-            divided += &format!("\nCREATE TABLE {table}_{at} PARTITION OF {table} {values};");
-        }
-        all.replace_range(end..end + "\n);".len(), &divided);
-    }
-    all
-}
-
-/// Verifies the schema of the database, which is made as `new_tables` says if it is missing, and returns the mark of the
-/// server. `shown` names the database in errors. Tables that are there cannot be divided.
+/// Verifies the schema of the database, and returns the mark of the server. `new_tables` says what becomes of a database
+/// without tables; tables that are there cannot be divided. `shown` names the database in errors.
 pub(crate) async fn prepare(lanes: &Connections, shown: &str, new_tables: NewTables) -> Result<u32, StoreError> {
     let client = lanes.connect().await.map_err(|fault| open_fault(shown, fault))?;
     let found = make(&client, new_tables).await.map_err(|fault| open_fault(shown, fault))?;
@@ -86,7 +66,7 @@ async fn make(client: &Client, new_tables: NewTables) -> Result<FoundSchema, PgF
         let there = client.query_typed(sql::SCHEMA_IS_THERE, &[]).await?;
         if !there[0].try_get::<_, bool>(0)? {
             is_new = true;
-            client.batch_execute(&statements(new_tables)).await?;
+            client.batch_execute(&sql::schema(new_tables)).await?;
             let version = (&VERSION as &(dyn ToSql + Sync), Type::INT8);
             client.query_typed(sql::NOTE_SCHEMA, &[version]).await?;
         }
@@ -112,20 +92,4 @@ async fn lower(client: &Client) -> Result<(), PgFault> {
         client.query_typed(sql::LOWER_MARK, &[]).await?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tables_are_divided_only_if_that_is_asked_for() {
-        assert_eq!(statements(NewTables::Whole), sql::SCHEMA);
-        let divided = statements(NewTables::Divided(3));
-        for table in PARTITIONED {
-            let last = format!("CREATE TABLE {table}_2 PARTITION OF {table} FOR VALUES WITH (MODULUS 3, REMAINDER 2);");
-            assert!(divided.contains(&last), "{table}");
-        }
-        assert_eq!(divided.matches("PARTITION BY HASH (thread)").count(), PARTITIONED.len());
-    }
 }

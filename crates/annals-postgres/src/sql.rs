@@ -3,7 +3,9 @@
 //! A statement that asks for checkpoints has three arrays first: the ids of threads, the paths of namespaces, and the
 //! ids of checkpoints, where NULL stands for the head of the namespace.
 
-pub(crate) const SCHEMA: &str = include_str!("../schema/schema.sql");
+use crate::schema::NewTables;
+
+const SCHEMA: &str = include_str!("../schema/schema.sql");
 
 pub(crate) const BEGIN: &str = "BEGIN";
 pub(crate) const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
@@ -228,3 +230,39 @@ pub(crate) const LEN_AT: &str = concat!(
      SELECT FROM lineage l JOIN range_delete r ON r.thread = l.thread AND r.branch = l.branch AND r.ordinal <= l.top \
      WHERE r.channel = ANY ($4::text[]) AND r.ordinal > x.ordinal AND x.position BETWEEN r.first AND r.last)"
 );
+
+/// The tables that grow with the log. All their keys begin with the thread.
+const PARTITIONED: [&str; 4] = ["checkpoint", "item", "task_write", "search_entry"];
+
+/// Returns the statements that make the tables.
+pub(crate) fn schema(new_tables: NewTables) -> String {
+    let mut all = SCHEMA.to_owned();
+    let NewTables::Divided(count) = new_tables else { return all };
+    for table in PARTITIONED {
+        let begin = all.find(&format!("CREATE TABLE {table} (")).unwrap_or_default();
+        let end = begin + all[begin..].find("\n);").unwrap_or_default();
+        let mut divided = "\n) PARTITION BY HASH (thread);".to_owned();
+        for at in 0..count {
+            let values = format!("FOR VALUES WITH (MODULUS {count}, REMAINDER {at})");
+            divided += &format!("\nCREATE TABLE {table}_{at} PARTITION OF {table} {values};");
+        }
+        all.replace_range(end..end + "\n);".len(), &divided);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_divided_only_if_that_is_asked_for() {
+        assert_eq!(schema(NewTables::Whole), SCHEMA);
+        let divided = schema(NewTables::Divided(3));
+        for table in PARTITIONED {
+            let last = format!("CREATE TABLE {table}_2 PARTITION OF {table} FOR VALUES WITH (MODULUS 3, REMAINDER 2);");
+            assert!(divided.contains(&last), "{table}");
+        }
+        assert_eq!(divided.matches("PARTITION BY HASH (thread)").count(), PARTITIONED.len());
+    }
+}

@@ -108,7 +108,7 @@ fn plain(content: &str) -> String {
         };
     }
     if let Some((error, _)) = between("The tool failed: ", "\nCorrect the call, and call the tool again.") {
-        let kind = if error.starts_with("ToolInvocationError") { "invalid" } else { error };
+        let kind = if error.starts_with("ToolCallError") { "invalid" } else { error };
         return format!("<error {kind}>");
     }
     if let Some((call, rest)) = between("A person has changed this call. The call that ran: ", ". Its result:\n") {
