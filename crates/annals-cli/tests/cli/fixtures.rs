@@ -10,7 +10,7 @@ use annals_import::{Importer, export_turns};
 use super::{Bench, cases, code, stderr};
 
 /// The number of fixtures: a fixture that is lost fails the test.
-const FIXTURES: usize = 94;
+const FIXTURES: usize = 119;
 
 fn folders(of: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(of).unwrap().map(|entry| entry.unwrap().path());
