@@ -34,7 +34,7 @@ const AT_ONCE: usize = 6;
 const ALONE: [&str; 5] = ["suite::following", "suite::calls", "suite::race_of", "calls::", "faults::"];
 
 /// The tests with the most round trips, which begin first.
-const LONG: [&str; 2] = ["suite::pruning::linear", "suite::replay::random_history"];
+const LONG: [&str; 2] = ["suite::pruning::linear", "suite::histories::random"];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
