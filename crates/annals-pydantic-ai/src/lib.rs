@@ -222,7 +222,7 @@ pub use part::{
     CapabilityLoadDeltaPart, CompactionPart, FilePart, ModelSettingsDeltaPart, PromptScope, RequestPart, ResponsePart,
     SystemPromptPart, TextPart, ThinkingPart, ToolAvailabilityDeltaPart, UserPromptPart,
 };
-pub use repair::{RepairOptions, post_compaction_window, repair_messages, repair_messages_with};
+pub use repair::{RepairOptions, needs_repair, post_compaction_window, repair_messages, repair_messages_with};
 pub use retry::{ErrorDetail, FeedbackCause, FeedbackContent, FeedbackRetry, Location, RetryFeedbackPart};
 pub use sanitize::{SanitizeOptions, sanitize_messages};
 pub use speech::{Granularity, Speaker, SpeechPart, SpeechTimestamp};

@@ -3,6 +3,7 @@
 //! *Absent:* any judgement of the content.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use indexmap::IndexMap;
 
@@ -39,6 +40,52 @@ pub(super) const RESERVED: &str = "__pydantic_ai__";
 /// ```
 pub fn repair_messages(messages: Vec<ModelMessage>, repair_last_response: bool) -> Vec<ModelMessage> {
     repair_messages_with(messages, RepairOptions { repair_last_response, ..RepairOptions::default() })
+}
+
+/// Returns whether [`repair_messages`] may change a history. Looks at neighbouring messages alone and copies nothing.
+///
+/// `false` means that the repair returns the history as it is: requests and responses alternate, and each request holds
+/// the results of the calls of the response before it, one for each call, in their order. Other histories can be valid
+/// as well.
+///
+/// # Example: a call that was broken off
+/// ```
+/// use annals_base::{IdSource, SystemClock};
+/// use annals_pydantic_ai::{DefaultSource, ModelResponse, ToolArgs, ToolCallPart, needs_repair, repair_messages};
+///
+/// let mut ids = IdSource::from_seed(1);
+/// let mut defaults = DefaultSource::new(&SystemClock, &mut ids);
+/// let call = ToolCallPart::new("weather", ToolArgs::Text("{}".into()), &mut defaults);
+/// let history = vec![ModelResponse::new(vec![call.into()], defaults.now().into()).into()];
+/// assert!(needs_repair(&history, true) && !needs_repair(&history, false));
+/// assert!(!needs_repair(&repair_messages(history, true), true));
+/// ```
+pub fn needs_repair(messages: &[ModelMessage], repair_last_response: bool) -> bool {
+    let mut before = None;
+    for message in messages {
+        if !is_in_turn(before, message) {
+            return true;
+        }
+        before = Some(message);
+    }
+    let has_calls = |response: &ModelResponse| response.tool_calls().next().is_some();
+    repair_last_response && matches!(before, Some(ModelMessage::Response(last)) if has_calls(last))
+}
+
+/// Returns whether a message follows another one as it does in a valid history.
+fn is_in_turn(before: Option<&ModelMessage>, message: &ModelMessage) -> bool {
+    let (response, request) = match (before, message) {
+        (None | Some(ModelMessage::Request(_)), ModelMessage::Response(_)) => return true,
+        (Some(ModelMessage::Response(response)), ModelMessage::Request(request)) => (Some(response), request),
+        (None, ModelMessage::Request(request)) => (None, request),
+        _ => return false,
+    };
+    let calls = response.into_iter().flat_map(|response| response.tool_calls().map(|call| &call.tool_call_id));
+    let results = request.parts.iter().filter_map(|part| match part {
+        RequestPart::ToolReturn(part) => Some(&part.tool_call_id),
+        _ => None,
+    });
+    calls.eq(results) && are_gathered(&request.parts)
 }
 
 /// How [`repair_messages_with`] repairs a history.
@@ -275,13 +322,25 @@ fn is_anonymous(response: &ModelResponse) -> bool {
     response.provider_response_id.is_none() && response.provider_name.is_none() && response.model_name.is_none()
 }
 
-/// Moves what stands between results behind the last one; tools that become available there stay.
+/// Returns the places from the first result to the last one.
+fn result_places(parts: &[RequestPart]) -> Range<usize> {
+    let first = parts.iter().position(is_result).unwrap_or_default();
+    first..parts.iter().rposition(is_result).map_or(first, |last| last + 1)
+}
+
+/// Returns whether a part can stand between results: a result, or a tool that becomes available there.
+fn stays_between(part: &RequestPart) -> bool {
+    is_result(part) || matches!(part, RequestPart::ToolAvailabilityDelta(_))
+}
+
+fn are_gathered(parts: &[RequestPart]) -> bool {
+    parts[result_places(parts)].iter().all(stays_between)
+}
+
+/// Moves what stands between results behind the last one, but for what can stand there.
 fn gather_results(parts: &mut [RequestPart]) {
-    let (Some(first), Some(last)) = (parts.iter().position(is_result), parts.iter().rposition(is_result)) else {
-        return;
-    };
-    let stays = |part: &RequestPart| is_result(part) || matches!(part, RequestPart::ToolAvailabilityDelta(_));
-    parts[first..=last].sort_by_key(|part| !stays(part));
+    let places = result_places(parts);
+    parts[places].sort_by_key(|part| !stays_between(part));
 }
 
 /// Returns the part of the history that counts after the last compaction (`post_compaction_window`): from that part on

@@ -354,6 +354,19 @@ proptest! {
     }
 
     #[test]
+    fn a_history_that_needs_no_repair_stays_as_it_is(messages in vec(message(), 0..6), last in any::<bool>()) {
+        let repaired = repair_messages(messages.clone(), true);
+        for history in [messages, repaired] {
+            for count in 0..=history.len() {
+                let begin = &history[..count];
+                if !needs_repair(begin, last) {
+                    prop_assert_eq!(repair_messages(begin.to_vec(), last), begin);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn each_call_has_one_result_if_that_is_wanted(messages in vec(message(), 0..6)) {
         let options = RepairOptions { one_result: true, ..RepairOptions::default() };
         let once = repair_messages_with(messages, options);
