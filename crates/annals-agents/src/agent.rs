@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use crate::ask::ask;
 use crate::deferred::{DeferredRequests, DeferredResults};
 use crate::error::AgentError;
+use crate::history::{HistoryCache, KnownHistory};
 use crate::hooks::AgentHooks;
 use crate::model::{Model, ModelError, ModelSettings};
 use crate::output::{OutputMode, OutputSpec};
@@ -50,6 +51,7 @@ pub(crate) struct AgentCore {
     pub(crate) output_retries: i64,
     model_retry: RetryPolicy,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) histories: Arc<HistoryCache>,
 }
 
 impl AgentCore {
@@ -71,6 +73,7 @@ impl AgentCore {
             output_retries: 1,
             model_retry: RetryPolicy::new().on_if(is_transient),
             clock: Arc::new(SystemClock),
+            histories: Arc::default(),
         }
     }
 
@@ -332,7 +335,8 @@ impl<O> Agent<O> {
     /// [`AgentError`] if the thread cannot be read.
     pub fn history(&self, thread: &Thread) -> Result<Vec<ModelMessage>, AgentError> {
         let state = self.graph()?.get_state(thread)?;
-        crate::run::history_of(&state.values, &self.core)
+        let history = crate::run::history_of(&state.values, &KnownHistory::default(), &self.core)?;
+        Ok(Arc::unwrap_or_clone(history))
     }
 
     /// Takes back the last run of a thread: the head moves to where it was before that run. Nothing is deleted, and

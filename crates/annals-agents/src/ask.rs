@@ -18,12 +18,13 @@ use crate::chunk::{OutputKinds, ResponseSum};
 use crate::error::{AgentError, AgentErrorKind};
 use crate::event::AgentEvent;
 use crate::gate::GateOrder;
+use crate::history::{SharedHistory, stored};
 use crate::model::{Model, ModelCall, ModelError, ToolDefinition, failed, model_id};
 use crate::processors::{HistoryChange, HistoryProcessor};
 use crate::prompts::prepared;
 use crate::settle::settle;
 use crate::shared::RunShared;
-use crate::state::{AgentProgress, AgentState, AgentStateUpdate, FailureKind, NextStep, stored};
+use crate::state::{AgentProgress, AgentState, AgentStateUpdate, FailureKind, NextStep};
 
 /// Asks the model, and reads the output if the response is one.
 pub(crate) async fn ask(
@@ -39,7 +40,7 @@ pub(crate) async fn ask(
     let mut messages = shared.known.take(&state.messages, &*core.clock)?;
     let mut progress = state.agent_run.clone();
     let rewrites = !core.processors.is_empty();
-    let before = rewrites.then(|| messages.clone());
+    let before = rewrites.then(|| Arc::clone(&messages));
     if rewrites {
         messages = match process(&core, shared, &context, &mut progress, messages).await? {
             Ok(messages) => messages,
@@ -62,7 +63,7 @@ pub(crate) async fn ask(
             // A summary of the history is not made again.
             return Ok(if rewrites { update.overwrite_messages(stored(&messages)?) } else { update });
         }
-        asked => asked.map_err(|error| error.at(before.unwrap_or_else(|| messages.clone())))?,
+        asked => asked.map_err(|error| error.at(before.unwrap_or_else(|| Arc::clone(&messages))))?,
     };
     let mut response = stamped(asked, model, &progress);
     core.hooks.after_model(&mut response, &core.info(shared, &progress, &messages))?;
@@ -70,7 +71,7 @@ pub(crate) async fn ask(
     progress.usage.add_request(&response.usage);
     progress.usage.requests += 1;
     let first_added = messages.len();
-    messages.push(response.clone().into());
+    Arc::make_mut(&mut messages).push(response.clone().into());
     if response.state == ResponseState::Interrupted {
         progress.fail(FailureKind::Stopped, "the response was cancelled");
     } else if let Err(exceeded) = limits
@@ -83,7 +84,7 @@ pub(crate) async fn ask(
         progress.next = NextStep::React;
         if response.tool_calls().next().is_none() {
             let feedback = settle(&core, shared, &mut progress, &response, &messages)?;
-            messages.extend(feedback.map(ModelMessage::from));
+            Arc::make_mut(&mut messages).extend(feedback.map(ModelMessage::from));
         }
     }
     let update = AgentState::update().agent_run(progress);
@@ -99,17 +100,17 @@ async fn process(
     shared: &RunShared,
     context: &Context,
     progress: &mut AgentProgress,
-    mut messages: Vec<ModelMessage>,
-) -> NodeResult<Result<Vec<ModelMessage>, &'static str>> {
+    mut messages: SharedHistory,
+) -> NodeResult<Result<SharedHistory, &'static str>> {
     let count = messages.len();
     for HistoryProcessor(change) in &core.processors {
         match change {
             HistoryChange::Function(process) => {
-                let given = messages.clone();
-                messages = process(messages, &core.info(shared, progress, &given)).map_err(|error| {
+                let made = process(messages.to_vec(), &core.info(shared, progress, &messages)).map_err(|error| {
                     let message = format!("a history processor failed: {error}");
                     AgentError::with_source(AgentErrorKind::Function, message, error.into())
                 })?;
+                messages = Arc::new(made);
             }
             HistoryChange::Summary(rule) => {
                 if let Some(response) = rule.apply(&mut messages, shared.clock.now(), context).await? {
@@ -119,7 +120,7 @@ async fn process(
             }
         }
     }
-    let Some(ModelMessage::Request(last)) = messages.last_mut() else {
+    let Some(ModelMessage::Request(last)) = Arc::make_mut(&mut messages).last_mut() else {
         return Ok(Err("a history processor returned a history that does not end with a request"));
     };
     last.run_id.get_or_insert_with(|| progress.run_id.clone());
@@ -160,11 +161,11 @@ async fn respond(
     shared: &RunShared,
     progress: &AgentProgress,
     context: &Context,
-    messages: &[ModelMessage],
+    messages: &SharedHistory,
 ) -> Result<ModelResponse, AgentError> {
     let instructions = messages.iter().rev().find_map(request_of).and_then(|request| request.instructions.clone());
     let mut call = ModelCall {
-        messages: prepared(messages.to_vec(), model),
+        messages: prepared(Arc::clone(messages), model),
         instructions,
         tools: core.tools.iter().map(|tool| tool.definition()).collect(),
         output_tools: core.output.tool().into_iter().collect(),

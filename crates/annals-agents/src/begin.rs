@@ -2,14 +2,18 @@
 //!
 //! Invariant: a run that is refused changes nothing. *Absent:* reading and writing the thread.
 
+use std::sync::Arc;
+
 use annals_base::IdSource;
 use annals_graph::graph::BoxError;
 use annals_pydantic_ai::{
-    ModelMessage, ModelRequest, RequestState, ResponseState, RunUsage, UserContent, UserPromptPart, repair_messages,
+    ModelMessage, ModelRequest, RequestState, ResponseState, RunUsage, UserContent, UserPromptPart, needs_repair,
+    repair_messages,
 };
 
 use crate::agent::AgentCore;
 use crate::error::{AgentError, AgentErrorKind};
+use crate::history::SharedHistory;
 use crate::shared::{RunInfo, RunShared};
 use crate::state::{AgentProgress, NextStep};
 
@@ -29,7 +33,9 @@ pub(crate) struct BeginArgs {
 /// A run that can begin.
 pub(crate) struct BegunRun {
     /// The history with the first request.
-    pub(crate) messages: Vec<ModelMessage>,
+    pub(crate) messages: SharedHistory,
+    /// True if the messages before the run are as they were.
+    pub(crate) keeps: bool,
     pub(crate) progress: AgentProgress,
 }
 
@@ -57,14 +63,17 @@ fn conversation_of(message: &ModelMessage) -> Option<&str> {
 }
 
 /// Returns a history that is valid for a run.
-fn clean(history: Vec<ModelMessage>, args: &BeginArgs) -> Vec<ModelMessage> {
+fn clean(history: &SharedHistory, args: &BeginArgs) -> SharedHistory {
     let broken_off = match history.last() {
         _ if args.abandons => true,
         Some(ModelMessage::Request(request)) => request.state == RequestState::Interrupted,
         Some(ModelMessage::Response(response)) => args.prompt.is_some() && response.state == ResponseState::Interrupted,
         _ => false,
     };
-    repair_messages(history, broken_off)
+    if needs_repair(history, broken_off) {
+        return Arc::new(repair_messages(history.to_vec(), broken_off));
+    }
+    Arc::clone(history)
 }
 
 /// Completes a request of a run with its ids, its time and its instructions.
@@ -87,14 +96,16 @@ pub(crate) fn completed(
 pub(crate) fn begin(
     core: &AgentCore,
     shared: &RunShared,
-    history: Vec<ModelMessage>,
+    history: SharedHistory,
     args: &BeginArgs,
 ) -> Result<BegunRun, AgentError> {
     if let Some(problem) = core.problem() {
         return Err(AgentError::input(problem));
     }
     let (run_id, conversation_id) = ids(args, &history)?;
-    let mut messages = clean(history, args);
+    let mut messages = clean(&history, args);
+    let mut keeps = Arc::ptr_eq(&messages, &history) || messages == history;
+    drop(history);
     let failed = |error: BoxError| match error.downcast::<AgentError>() {
         Ok(error) => *error,
         Err(error) => {
@@ -104,36 +115,40 @@ pub(crate) fn begin(
     };
     let usage = RunUsage::default();
     let info = RunInfo { shared, messages: &[], usage: &usage, run_id: &run_id };
-    let mut renewed = messages.clone();
-    core.system_prompts.renew(&mut renewed, &info).map_err(failed)?;
+    let renewed = renewed(core, &messages, &info).map_err(failed)?;
     let mut progress = AgentProgress { run_id, conversation_id, usage, ..AgentProgress::default() };
     progress.next = NextStep::Ask;
     progress.first_new = messages.len();
     if let Err(error) = refuse(&messages, args) {
         return Err(error.at(messages));
     }
-    messages = renewed;
+    if let Some(renewed) = renewed {
+        keeps &= *messages == renewed;
+        messages = Arc::new(renewed);
+    }
     if args.prompt.is_none() {
-        match messages.pop() {
-            Some(ModelMessage::Request(request)) => {
+        match messages.split_last() {
+            Some((ModelMessage::Request(last), before)) => {
                 progress.resends = true;
-                let request = completed(request, core, shared, &progress, &messages).map_err(failed)?;
-                messages.push(request.into());
-                return Ok(BegunRun { messages, progress });
+                let request = completed(last.clone(), core, shared, &progress, before).map_err(failed)?;
+                keeps &= request == *last;
+                let messages_mut = Arc::make_mut(&mut messages);
+                messages_mut.pop();
+                messages_mut.push(request.into());
+                return Ok(BegunRun { messages, keeps, progress });
             }
-            Some(last) => {
-                let has_calls =
-                    matches!(&last, ModelMessage::Response(response) if response.tool_calls().next().is_some());
-                messages.push(last);
+            Some((ModelMessage::Response(last), _)) => {
+                let has_calls = last.tool_calls().next().is_some();
                 let request = completed(ModelRequest::new(Vec::new()), core, shared, &progress, &messages);
                 let request = request.map_err(failed)?;
                 if has_calls || request.instructions.is_none() {
                     progress.next = NextStep::React;
                 } else {
-                    messages.push(request.into());
+                    Arc::make_mut(&mut messages).push(request.into());
                 }
-                return Ok(BegunRun { messages, progress });
+                return Ok(BegunRun { messages, keeps, progress });
             }
+            Some(_) => {}
             None => {}
         }
     }
@@ -148,8 +163,22 @@ pub(crate) fn begin(
     if messages.is_empty() && request.parts.is_empty() && request.instructions.is_none() {
         return Err(AgentError::input("a run needs a prompt, a history or instructions"));
     }
-    messages.push(request.into());
-    Ok(BegunRun { messages, progress })
+    Arc::make_mut(&mut messages).push(request.into());
+    Ok(BegunRun { messages, keeps, progress })
+}
+
+/// Returns a history with the system prompts of this run, `None` if there are none to make.
+fn renewed(
+    core: &AgentCore,
+    history: &[ModelMessage],
+    info: &RunInfo<'_>,
+) -> Result<Option<Vec<ModelMessage>>, BoxError> {
+    if !core.system_prompts.can_renew() {
+        return Ok(None);
+    }
+    let mut renewed = history.to_vec();
+    core.system_prompts.renew(&mut renewed, info)?;
+    Ok(Some(renewed))
 }
 
 /// Refuses a prompt after a response that waits for something.

@@ -3,10 +3,11 @@
 //! *Absent:* clients of providers; see `model.rs` for the port over PydanticAI's messages, which [`ModelChat`] adapts.
 
 use std::fmt;
+use std::sync::Arc;
 
 use annals_base::{Clock, IdSource, SystemClock};
 use annals_messages::Message;
-use annals_pydantic_ai::{DefaultSource, ModelMessage, from_langchain, to_langchain};
+use annals_pydantic_ai::{DefaultSource, from_langchain, to_langchain};
 
 use crate::model::{Model, ModelCall, ModelError, ModelFuture, ModelSettings, OutputRequest, ToolDefinition};
 use crate::prompts::prepared;
@@ -68,9 +69,9 @@ impl<M: Model> ChatModel for ModelChat<M> {
         Box::pin(async move {
             let mut ids = IdSource::new();
             let history = from_langchain(&call.messages, &mut DefaultSource::new(&SystemClock, &mut ids));
-            let history: Vec<ModelMessage> = history.map_err(ModelError::fatal)?;
+            let history = history.map_err(ModelError::fatal)?;
             let asked = ModelCall {
-                messages: prepared(history, &self.0),
+                messages: prepared(Arc::new(history), &self.0),
                 instructions: None,
                 tools: call.tools.clone(),
                 output_tools: Vec::new(),

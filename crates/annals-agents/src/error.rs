@@ -8,6 +8,7 @@ use std::sync::Arc;
 use annals_pydantic_ai::ModelMessage;
 
 use crate::deferred::DeferredRequests;
+use crate::history::SharedHistory;
 
 /// The kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,14 +43,14 @@ pub struct AgentError(Arc<AgentErrorRepr>);
 struct AgentErrorRepr {
     kind: AgentErrorKind,
     message: String,
-    messages: Vec<ModelMessage>,
+    messages: SharedHistory,
     requests: Option<DeferredRequests>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 impl AgentError {
     pub(crate) fn new(kind: AgentErrorKind, message: impl Into<String>) -> Self {
-        let (messages, requests, source) = (Vec::new(), None, None);
+        let (messages, requests, source) = (Arc::default(), None, None);
         Self(Arc::new(AgentErrorRepr { kind, message: message.into(), messages, requests, source }))
     }
 
@@ -62,12 +63,13 @@ impl AgentError {
         message: impl Into<String>,
         source: Arc<dyn std::error::Error + Send + Sync>,
     ) -> Self {
-        let (messages, requests) = (Vec::new(), None);
+        let (messages, requests) = (Arc::default(), None);
         Self(Arc::new(AgentErrorRepr { kind, message: message.into(), messages, requests, source: Some(source) }))
     }
 
     /// Returns the error with the history at that point.
-    pub(crate) fn at(&self, messages: Vec<ModelMessage>) -> Self {
+    pub(crate) fn at(&self, messages: impl Into<SharedHistory>) -> Self {
+        let messages = messages.into();
         let AgentErrorRepr { kind, message, requests, source, .. } = &*self.0;
         let (message, requests, source) = (message.clone(), requests.clone(), source.clone());
         Self(Arc::new(AgentErrorRepr { kind: *kind, message, messages, requests, source }))
@@ -79,7 +81,7 @@ impl AgentError {
             requests.approvals.len(),
             requests.calls.len()
         );
-        let requests = Some(requests);
+        let (requests, messages) = (Some(requests), Arc::new(messages));
         Self(Arc::new(AgentErrorRepr { kind: AgentErrorKind::Waiting, message, messages, requests, source: None }))
     }
 

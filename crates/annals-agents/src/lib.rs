@@ -388,6 +388,7 @@ mod error;
 mod event;
 mod function_model;
 mod gate;
+mod history;
 mod hooks;
 mod limits;
 mod model;

@@ -197,8 +197,8 @@ pub enum OutputRequest {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ModelCall {
-    /// The messages, valid for a provider.
-    pub messages: Vec<ModelMessage>,
+    /// The messages, valid for a provider. They are shared with the run: a hook changes a copy (`Arc::make_mut`).
+    pub messages: Arc<Vec<ModelMessage>>,
     /// The instructions in force.
     pub instructions: Option<String>,
     /// The tools that the model may call.

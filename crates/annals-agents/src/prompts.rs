@@ -8,9 +8,10 @@ use std::sync::Arc;
 use annals_graph::graph::NodeResult;
 use annals_pydantic_ai::{
     DateTime, FeedbackCause, FeedbackContent, InstructionPart, ModelMessage, RequestPart, RetryFeedbackPart,
-    SystemPromptPart, UserContent, UserPromptPart, join_instructions, repair_messages,
+    SystemPromptPart, UserContent, UserPromptPart, join_instructions, needs_repair, repair_messages,
 };
 
+use crate::history::SharedHistory;
 use crate::model::Model;
 use crate::shared::RunInfo;
 
@@ -68,6 +69,12 @@ impl SystemPrompts {
             Ok(part.into())
         };
         texts.chain(functions).map(part).collect()
+    }
+
+    /// Returns whether [`renew`](Self::renew) can change a history.
+    pub(crate) fn can_renew(&self) -> bool {
+        let is_dynamic = |source: &PromptSource| matches!(source, PromptSource::Dynamic(..));
+        self.mode != SystemPromptMode::Keep || self.sources.iter().any(is_dynamic)
     }
 
     /// Makes the dynamic prompts of a history anew, and puts the prompts of the agent into it.
@@ -131,10 +138,13 @@ pub(crate) fn instructions(
 }
 
 /// Prepares a history for a model: calls without a result get one, requests and responses take turns, and parts that a
-/// provider has no form for become words of the user.
-pub(crate) fn prepared(history: Vec<ModelMessage>, model: &dyn Model) -> Vec<ModelMessage> {
-    let mut messages = repair_messages(history, true);
+/// provider has no form for become words of the user. A history that is so already is not copied.
+pub(crate) fn prepared(history: SharedHistory, model: &dyn Model) -> SharedHistory {
     let takes_late = model.takes_late_system_messages();
+    if !needs_repair(&history, true) && !has_unspoken(&history, takes_late) {
+        return history;
+    }
+    let mut messages = repair_messages(Arc::unwrap_or_clone(history), true);
     let first = messages.iter().position(|message| matches!(message, ModelMessage::Request(_)));
     for (at, message) in messages.iter_mut().enumerate() {
         let ModelMessage::Request(request) = message else { continue };
@@ -148,7 +158,23 @@ pub(crate) fn prepared(history: Vec<ModelMessage>, model: &dyn Model) -> Vec<Mod
             }
         }
     }
-    messages
+    Arc::new(messages)
+}
+
+/// Returns whether a history has parts that become words of the user.
+fn has_unspoken(history: &[ModelMessage], takes_late: bool) -> bool {
+    let requests = history.iter().filter_map(|message| match message {
+        ModelMessage::Request(request) => Some(request),
+        _ => None,
+    });
+    let is_late = |at: usize| !takes_late && at > 0;
+    requests.enumerate().any(|(at, request)| {
+        request.parts.iter().any(|part| match part {
+            RequestPart::RetryFeedback(_) => true,
+            RequestPart::SystemPrompt(_) => is_late(at),
+            _ => false,
+        })
+    })
 }
 
 /// Returns feedback in words: those of the framework in the voice of the system, others in that of the user.

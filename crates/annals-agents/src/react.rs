@@ -20,10 +20,11 @@ use crate::begin::completed;
 use crate::deferred::{CallDecision, CallWait, REFUSED, ask_decisions};
 use crate::error::{AgentError, AgentErrorKind};
 use crate::event::AgentEvent;
+use crate::history::{SharedHistory, stored};
 use crate::output::{BadOutput, OUTPUT_RESULT};
 use crate::settle::{settle, take_output_retry};
 use crate::shared::RunShared;
-use crate::state::{AgentProgress, AgentState, AgentStateUpdate, FailureKind, NextStep, stored};
+use crate::state::{AgentProgress, AgentState, AgentStateUpdate, FailureKind, NextStep};
 use crate::tool::{AgentTool, ToolEnd, ToolInput, unknown_tool};
 use crate::tool_output::tool_end;
 
@@ -61,7 +62,7 @@ pub(crate) async fn react(
         request.run_id = Some(progress.run_id.clone());
         request.conversation_id = Some(progress.conversation_id.clone());
         if matches!(error.kind(), AgentErrorKind::Tool) {
-            return Err(error.at(messages.into_iter().chain([request.into()]).collect()).into());
+            return Err(error.at(messages.iter().cloned().chain([request.into()]).collect::<Vec<_>>()).into());
         }
         let kind = match error.kind() {
             AgentErrorKind::UsageLimit => FailureKind::UsageLimit,
@@ -87,12 +88,12 @@ pub(crate) async fn react(
 fn leave(
     state: &AgentState,
     shared: &RunShared,
-    mut messages: Vec<ModelMessage>,
+    mut messages: SharedHistory,
     request: Option<ModelRequest>,
     progress: AgentProgress,
 ) -> NodeResult<AgentStateUpdate> {
     let first_added = messages.len();
-    messages.extend(request.map(ModelMessage::from));
+    Arc::make_mut(&mut messages).extend(request.map(ModelMessage::from));
     let written = stored(&messages[first_added..])?;
     shared.known.leave(state.messages.len() + written.len(), messages);
     Ok(AgentState::update().messages(written).agent_run(progress))

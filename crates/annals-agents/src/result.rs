@@ -9,6 +9,7 @@ use annals_pydantic_ai::{ModelMessage, RequestPart, RunUsage, ToolContent, dump,
 
 use crate::deferred::DeferredRequests;
 use crate::error::AgentError;
+use crate::history::SharedHistory;
 use crate::state::AgentProgress;
 
 /// The outcome of a run.
@@ -59,7 +60,7 @@ pub struct WaitingRun {
 pub struct AgentResult<O = String> {
     /// The output.
     pub output: O,
-    pub(crate) messages: Vec<ModelMessage>,
+    pub(crate) messages: SharedHistory,
     pub(crate) progress: Box<AgentProgress>,
     pub(crate) thread: Thread,
 }
@@ -92,7 +93,7 @@ impl<O> AgentResult<O> {
     pub fn all_messages_with_output(&self, text: &str) -> Result<Vec<ModelMessage>, AgentError> {
         let no_call = || AgentError::input("the output did not come by an output tool, so no result of one can change");
         let call = self.progress.output_call.as_deref().ok_or_else(no_call)?;
-        let mut messages = self.messages.clone();
+        let mut messages = self.messages.to_vec();
         let part = messages.iter_mut().rev().find_map(|message| match message {
             ModelMessage::Request(request) => request.parts.iter_mut().find_map(|part| match part {
                 RequestPart::ToolReturn(part) if part.tool_call_id == call => Some(part),

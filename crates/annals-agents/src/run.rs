@@ -21,10 +21,11 @@ use crate::deferred::{DeferredRequests, DeferredResults};
 use crate::error::{AgentError, AgentErrorKind};
 use crate::event::AgentEvent;
 use crate::gate::EventGate;
+use crate::history::{KnownHistory, SharedHistory, stored};
 use crate::model::{Model, ModelSettings};
 use crate::result::{AgentOutcome, AgentResult, WaitingRun};
 use crate::shared::RunShared;
-use crate::state::{AgentState, KnownHistory, stored};
+use crate::state::AgentState;
 use crate::steps::AgentSteps;
 use crate::streamed::{AsyncStreamedRun, StreamedRun};
 
@@ -206,12 +207,20 @@ impl<'a, O> AgentRun<'a, O> {
     /// Makes the run ready, with the state of its thread.
     fn ready(self, thread: Thread, state: &annals_graph::StateSnapshot<AgentState>) -> Result<ReadyRun, AgentError> {
         let core = self.agent.core();
+        if self.resumes.is_some()
+            && let Some(history) = core.histories.take(&state.values.messages)
+        {
+            self.shared.known.leave(state.values.messages.len(), history);
+        }
         let input = match &self.resumes {
             Some(Resumption::Continue) => Input::Continue,
             Some(Resumption::Value(value)) => Input::Command(Command::resume(value.clone())),
             Some(Resumption::Results(results)) => resume(results, &state.interrupts)?,
             None => {
-                let mut before = history_of(&state.values, core)?;
+                let mut before = match core.histories.take(&state.values.messages) {
+                    Some(history) => history,
+                    None => history_of(&state.values, &self.shared.known, core)?,
+                };
                 if !state.next.is_empty() && !self.args.abandons {
                     let message = "the last run of the thread has not ended: resume it, or abandon it";
                     return Err(AgentError::input(message).at(before));
@@ -221,12 +230,12 @@ impl<'a, O> AgentRun<'a, O> {
                     return Err(AgentError::input("the thread has messages, so a history cannot be given").at(before));
                 }
                 if !keeps {
-                    before = self.history;
+                    before = Arc::new(self.history);
                 }
                 let count = before.len();
-                let BegunRun { messages, progress } = begin(core, &self.shared, before.clone(), &self.args)?;
+                let BegunRun { messages, keeps: is_same, progress } = begin(core, &self.shared, before, &self.args)?;
                 let update = AgentState::update().agent_run(progress);
-                let unchanged = keeps && messages.get(..count) == Some(&before[..]);
+                let unchanged = keeps && is_same;
                 let written = stored(if unchanged { &messages[count..] } else { &messages })?;
                 let kept = if unchanged { state.values.messages.len() } else { 0 };
                 self.shared.known.leave(kept + written.len(), messages);
@@ -352,8 +361,12 @@ pub(crate) fn requests_in(interrupts: &[Interrupt]) -> Option<(&str, DeferredReq
 }
 
 /// Returns the history in a state.
-pub(crate) fn history_of(state: &AgentState, core: &AgentCore) -> Result<Vec<ModelMessage>, AgentError> {
-    KnownHistory::default().take(&state.messages, &*core.clock).map_err(unreadable)
+pub(crate) fn history_of(
+    state: &AgentState,
+    known: &KnownHistory,
+    core: &AgentCore,
+) -> Result<SharedHistory, AgentError> {
+    known.peek(&state.messages, &*core.clock).map_err(unreadable)
 }
 
 /// Returns the error of a thread whose messages are no history.
@@ -371,6 +384,7 @@ pub(crate) fn conclude<O: DeserializeOwned>(
 ) -> Result<AgentOutcome<O>, AgentError> {
     let outcome = outcome?;
     let messages = known.take(&outcome.state().messages, &*core.clock).map_err(unreadable)?;
+    core.histories.put(&outcome.state().messages, &messages);
     match &outcome {
         Outcome::Done(state) => {
             let progress = Box::new(state.agent_run.clone());
@@ -389,7 +403,7 @@ pub(crate) fn conclude<O: DeserializeOwned>(
         }
         Outcome::Interrupted { interrupts, .. } => {
             let requests = requests_in(interrupts).map(|(_, requests)| requests).unwrap_or_default();
-            let interrupts = interrupts.clone();
+            let (interrupts, messages) = (interrupts.clone(), messages.to_vec());
             Ok(AgentOutcome::Waiting(WaitingRun { requests, interrupts, thread, messages }))
         }
         Outcome::Drained { reason, .. } | Outcome::Cancelled { reason, .. } => {

@@ -13,8 +13,8 @@ use annals_pydantic_ai::{DateTime, ModelMessage, RequestUsage, RunUsage, UsageLi
 
 use crate::event::AgentEvent;
 use crate::gate::EventGate;
+use crate::history::KnownHistory;
 use crate::model::{Model, ModelSettings};
-use crate::state::KnownHistory;
 
 /// The value in the stream of a run that stands for a batch of events in its gate.
 pub(crate) const BATCH: &str = "annals-agents: a batch of events";

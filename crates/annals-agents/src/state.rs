@@ -5,13 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use annals_base::{Clock, IdSource, Value};
+use annals_base::Value;
 use annals_graph::prelude::{Messages, State};
-use annals_messages::Message;
-use annals_pydantic_ai::{
-    DefaultSource, LoadError, ModelMessage, RunUsage, ToolCallPart, from_langchain_marked, to_langchain,
-};
-use parking_lot::Mutex;
+use annals_pydantic_ai::{RunUsage, ToolCallPart};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{AgentError, AgentErrorKind};
@@ -113,40 +109,4 @@ impl AgentProgress {
         self.output_call = call.map(|call| call.tool_call_id.clone());
         self.next = NextStep::End;
     }
-}
-
-/// The history as the last step of a run has left it, so that the next one converts no message a second time. It
-/// belongs to the messages of the thread as long as their number is the same: a run is their only writer.
-#[derive(Default)]
-pub(crate) struct KnownHistory(Mutex<Option<(usize, Vec<ModelMessage>)>>);
-
-impl KnownHistory {
-    /// Takes the history of these messages.
-    pub(crate) fn take(&self, messages: &Messages, clock: &dyn Clock) -> Result<Vec<ModelMessage>, LoadError> {
-        match self.0.lock().take() {
-            Some((count, history)) if count == messages.len() => Ok(history),
-            _ => history(messages, clock),
-        }
-    }
-
-    /// Leaves a history to the next step, with the number of its messages in the thread.
-    pub(crate) fn leave(&self, count: usize, history: Vec<ModelMessage>) {
-        *self.0.lock() = Some((count, history));
-    }
-}
-
-/// Returns the messages of a thread as a history.
-pub(crate) fn history(messages: &Messages, clock: &dyn Clock) -> Result<Vec<ModelMessage>, LoadError> {
-    let mut ids = IdSource::new();
-    let messages = messages.iter().map(|message| (false, message));
-    let history = from_langchain_marked(messages, [].iter(), &mut DefaultSource::new(clock, &mut ids))?;
-    Ok(history.into_iter().map(|(_, message)| message).collect())
-}
-
-/// Returns a history as the messages of a thread.
-pub(crate) fn stored(history: &[ModelMessage]) -> Result<Vec<Message>, AgentError> {
-    to_langchain(history, false).map_err(|error| {
-        let message = format!("the messages cannot be stored: {error}");
-        AgentError::with_source(AgentErrorKind::Run, message, std::sync::Arc::new(error))
-    })
 }

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 
 use annals_graph::prelude::{StreamData, StreamMode, Thread};
 use annals_graph::{Stream, StreamPart};
@@ -12,9 +13,10 @@ use serde::de::DeserializeOwned;
 
 use crate::agent::Agent;
 use crate::error::AgentError;
+use crate::history::KnownHistory;
 use crate::result::AgentOutcome;
 use crate::run::{ReadyRun, conclude, history_of};
-use crate::state::{AgentState, KnownHistory};
+use crate::state::AgentState;
 
 /// A step of a run.
 #[derive(Clone, Debug)]
@@ -52,6 +54,7 @@ pub enum AgentStep<O = String> {
 pub struct AgentSteps<'a, O = String> {
     agent: &'a Agent<O>,
     thread: Thread,
+    known: Arc<KnownHistory>,
     /// `None` once the run has ended.
     stream: Option<Stream<'a, AgentState>>,
     /// The number of messages that were shown.
@@ -61,18 +64,19 @@ pub struct AgentSteps<'a, O = String> {
 
 impl<'a, O> AgentSteps<'a, O> {
     pub(crate) fn begin(agent: &'a Agent<O>, ready: ReadyRun) -> Result<Self, AgentError> {
+        let known = Arc::clone(&ready.shared.known);
         let stream = ready.on(agent)?.stream(ready.input, &[StreamMode::Values])?;
-        Ok(Self { agent, thread: ready.thread, stream: Some(stream), shown: None, queue: VecDeque::new() })
+        Ok(Self { agent, thread: ready.thread, known, stream: Some(stream), shown: None, queue: VecDeque::new() })
     }
 
     /// Queues the messages that a state adds.
     fn take(&mut self, part: StreamPart<AgentState>) -> Result<(), AgentError> {
         let StreamData::Values(values) = part.data else { return Ok(()) };
-        let messages = history_of(&values, self.agent.core())?;
+        let messages = history_of(&values, &self.known, self.agent.core())?;
         let first = self.shown.unwrap_or(values.agent_run.first_new);
         self.shown = Some(messages.len());
-        for message in messages.into_iter().skip(first) {
-            match message {
+        for message in messages.iter().skip(first) {
+            match message.clone() {
                 ModelMessage::Request(request) => self.queue.push_back(AgentStep::Request(request)),
                 ModelMessage::Response(response) => self.queue.push_back(AgentStep::Response(Box::new(response))),
                 _ => {}
@@ -97,9 +101,8 @@ impl<O: DeserializeOwned> Iterator for AgentSteps<'_, O> {
                 None => {
                     let stream = self.stream.take()?;
                     let outcome = stream.outcome().cloned().ok_or_else(|| AgentError::input("the run did not end"));
-                    let ended = outcome.and_then(|outcome| {
-                        conclude(self.agent.core(), self.thread.clone(), &KnownHistory::default(), Ok(outcome))
-                    });
+                    let ended = outcome
+                        .and_then(|outcome| conclude(self.agent.core(), self.thread.clone(), &self.known, Ok(outcome)));
                     return Some(ended.map(|outcome| AgentStep::End(Box::new(outcome))));
                 }
             };

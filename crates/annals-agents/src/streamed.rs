@@ -20,11 +20,12 @@ use crate::ask::text_in;
 use crate::error::AgentError;
 use crate::event::AgentEvent;
 use crate::gate::{EventGate, GateOrder};
+use crate::history::{KnownHistory, SharedHistory};
 use crate::output::without_fence;
 use crate::result::{AgentOutcome, AgentResult};
 use crate::run::{ReadyRun, conclude, history_of};
 use crate::shared::BATCH;
-use crate::state::{AgentProgress, AgentState, KnownHistory};
+use crate::state::{AgentProgress, AgentState};
 
 /// A run that is read while it happens (`StreamedRunResult`). The run goes on as far as it is read; one that is dropped
 /// before its end can be resumed on its thread.
@@ -92,7 +93,8 @@ struct ReadRun<'a, O> {
     thread: Thread,
     gate: Arc<EventGate>,
     queue: VecDeque<AgentEvent>,
-    messages: Vec<ModelMessage>,
+    messages: SharedHistory,
+    known: Arc<KnownHistory>,
     progress: AgentProgress,
     /// The response that streams in.
     response: ModelResponse,
@@ -111,7 +113,8 @@ impl<'a, O: DeserializeOwned> ReadRun<'a, O> {
             thread: ready.thread.clone(),
             gate,
             queue: VecDeque::new(),
-            messages: Vec::new(),
+            messages: Arc::default(),
+            known: Arc::clone(&ready.shared.known),
             progress: AgentProgress::default(),
             response: ModelResponse::new(Vec::new(), ready.shared.now()),
             number: 0,
@@ -134,7 +137,7 @@ impl<'a, O: DeserializeOwned> ReadRun<'a, O> {
     fn take(&mut self, part: StreamPart<AgentState>) -> Result<(), AgentError> {
         match part.data {
             StreamData::Values(values) => {
-                self.messages = history_of(&values, self.agent.core())?;
+                self.messages = history_of(&values, &self.known, self.agent.core())?;
                 self.progress = values.agent_run.clone();
             }
             StreamData::Custom(value) if value == BATCH => self.queue.extend(self.gate.take().into_iter().flatten()),
@@ -161,8 +164,7 @@ impl<'a, O: DeserializeOwned> ReadRun<'a, O> {
             None => {
                 let ended = stream.take().and_then(|stream| outcome(&stream).cloned());
                 let ended = ended.ok_or_else(|| AgentError::input("the run did not end"))?;
-                self.outcome =
-                    Some(conclude(self.agent.core(), self.thread.clone(), &KnownHistory::default(), Ok(ended)));
+                self.outcome = Some(conclude(self.agent.core(), self.thread.clone(), &self.known, Ok(ended)));
                 Ok(())
             }
         }

@@ -13,6 +13,7 @@ use annals_pydantic_ai::{
 };
 
 use crate::error::AgentError;
+use crate::history::SharedHistory;
 use crate::model::{Model, ModelCall, ModelSettings, OutputRequest, failed};
 use crate::prompts::prepared;
 
@@ -69,7 +70,7 @@ impl SummaryRule {
     /// summary.
     pub(crate) async fn apply(
         &self,
-        history: &mut Vec<ModelMessage>,
+        history: &mut SharedHistory,
         clock: Timestamp,
         context: &Context,
     ) -> NodeResult<Option<ModelResponse>> {
@@ -79,7 +80,7 @@ impl SummaryRule {
         let prompt = UserPromptPart::new(UserContent::from(ASKS), now);
         asked.push(ModelRequest::new(vec![prompt.into()]).into());
         let call = Arc::new(ModelCall {
-            messages: prepared(asked, &*self.model),
+            messages: prepared(Arc::new(asked), &*self.model),
             instructions: None,
             tools: Vec::new(),
             output_tools: Vec::new(),
@@ -105,7 +106,7 @@ impl SummaryRule {
         parts.push(CompactionPart::new(Some(text)).into());
         let mut request = ModelRequest::new(parts);
         request.timestamp = Some(now);
-        history.splice(..first, [request.into()]);
+        Arc::make_mut(history).splice(..first, [request.into()]);
         Ok(Some(response))
     }
 }

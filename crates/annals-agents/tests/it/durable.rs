@@ -1,8 +1,13 @@
 //! Runs on threads: the history they go on with, undo, steps, and runs that did not end.
 
-use annals_agents::{Agent, AgentErrorKind, AgentOutcome, AgentStep, AgentTool, ScriptedResponse, TestModel};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use annals_agents::{
+    Agent, AgentErrorKind, AgentOutcome, AgentStep, AgentTool, FunctionModel, ScriptedResponse, TestModel,
+};
 use annals_graph::prelude::*;
-use annals_pydantic_ai::{ModelMessage, ToolOutcome, to_langchain};
+use annals_pydantic_ai::{ModelMessage, ToolOutcome, dump, to_langchain};
 use serde_json::json;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -57,6 +62,44 @@ fn a_thread_with_messages_of_langchain_goes_on() {
     graph.invoke(&thread, Chat::update().messages([Message::human("bye")])).unwrap();
     assert_eq!(agent.history(&thread).unwrap().len(), 6);
     assert_eq!(to_langchain(result.new_messages(), false).unwrap().len(), 2);
+}
+
+/// Counts the messages that say a word.
+fn counting(word: &'static str) -> Agent {
+    Agent::new(FunctionModel::answering(move |call| Ok(dump(&call.messages).matches(word).count().to_string())))
+}
+
+#[test]
+fn a_thread_that_was_edited_between_runs_is_read_anew() {
+    let thread = Store::memory().thread("t").unwrap();
+    let agent = counting("secret");
+    let first = agent.run("a secret").thread(&thread).invoke().unwrap();
+    assert_eq!(first.output, "1");
+    let chat = thread.with_state::<Chat>();
+    let prompt = chat.state().unwrap().messages[0].clone();
+    let edited = Message::human("a word").with_id(prompt.id.unwrap());
+    chat.update(Chat::update().messages([edited])).unwrap();
+    let second = agent.run("and now?").thread(&thread).abandon_unfinished().invoke().unwrap();
+    assert_eq!(second.output, "0");
+    assert_eq!((first.all_messages().len(), second.all_messages().len()), (2, 4));
+}
+
+#[test]
+fn a_valid_history_is_neither_copied_for_a_request_nor_converted_for_the_next_run() {
+    let thread = Store::memory().thread("t").unwrap();
+    let shared = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&shared);
+    let known = Mutex::new(None);
+    let agent = agent().before_model(move |call, info| {
+        counted.fetch_add(usize::from(call.messages.as_ptr() == info.messages().as_ptr()), Ordering::Relaxed);
+        let Some(ModelMessage::Request(first)) = info.messages().first() else { return Ok(()) };
+        let place = first.parts.as_ptr();
+        assert_eq!(*known.lock().unwrap().get_or_insert(place as usize), place as usize);
+        Ok(())
+    });
+    agent.run("The weather?").thread(&thread).invoke().unwrap();
+    agent.run("And now?").thread(&thread).invoke().unwrap();
+    assert_eq!(shared.load(Ordering::Relaxed), 3);
 }
 
 #[test]
