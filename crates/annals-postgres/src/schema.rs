@@ -31,8 +31,8 @@ pub(crate) enum NewTables {
     Divided(u32),
 }
 
-/// Verifies the schema of the database, and returns the mark of the server. `new_tables` says what becomes of a database
-/// without tables; tables that are there cannot be divided. `shown` names the database in errors.
+/// Verifies the schema of the database, and returns the mark of the server. `new_tables` says what becomes of a
+/// database without tables; tables that are there cannot be divided. `shown` names the database in errors.
 pub(crate) async fn prepare(lanes: &Connections, shown: &str, new_tables: NewTables) -> Result<u32, StoreError> {
     let client = lanes.connect().await.map_err(|fault| open_fault(shown, fault))?;
     let found = make(&client, new_tables).await.map_err(|fault| open_fault(shown, fault))?;
