@@ -1,13 +1,15 @@
-//! Expressions over the state: paths, literals, comparisons, `and`, `or`, `not`, `in`, `len`, `str`, `+` and `-`.
+//! Expressions over the state: paths, literals, comparisons, `and`, `or`, `not`, `in`, `??`, `len`, `str`, `map`, `+`
+//! and `-`.
 //!
-//! An expression reads the state and nothing else: no functions of the user, no input or output, no loops. A path that
-//! leads nowhere is null.
+//! An expression reads the state and nothing else: no functions of the user, no input or output, no loop but `map`,
+//! whose length is limited. A path that leads nowhere is null.
 
 use std::cmp::Ordering;
 
 use annals_graph::annals::base::Value;
 
-use crate::limits::{DEPTH_MAX, EXPRESSION_BYTES_MAX};
+use crate::limits::{DEPTH_MAX, EACH_ITEMS_MAX, EXPRESSION_BYTES_MAX};
+use crate::spec::ITEM;
 
 /// A parsed expression.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +21,8 @@ pub(crate) enum Expression {
     /// The text of a value.
     Str(Box<Expression>),
     Not(Box<Expression>),
+    /// A list, and the expression whose values for its items are the result.
+    Mapped(Box<Expression>, Box<Expression>),
     Two(&'static str, Box<Expression>, Box<Expression>),
 }
 
@@ -42,7 +46,11 @@ const OPERATORS: &[(&str, u8)] = &[
     ("in", 3),
     ("+", 4),
     ("-", 4),
+    ("??", 5),
 ];
+
+/// The highest rank of an operator.
+const RANK_MAX: u8 = 5;
 
 impl Expression {
     pub(crate) fn parse(text: &str) -> Result<Self, ExpressionError> {
@@ -53,7 +61,7 @@ impl Expression {
         let parsed = parser.two(1, 0)?;
         match parser.rest() {
             "" => Ok(parsed),
-            _ => Err(parser.wrong("expected an operator or the end: == != < <= > >= in and or + -")),
+            _ => Err(parser.wrong("expected an operator or the end: == != < <= > >= in and or + - ??")),
         }
     }
 
@@ -63,7 +71,22 @@ impl Expression {
             Self::Literal(_) => Vec::new(),
             Self::Path(path) => path.first().map(String::as_str).into_iter().collect(),
             Self::Len(of) | Self::Str(of) | Self::Not(of) => of.channels(),
+            Self::Mapped(list, each) => {
+                let mut channels = list.channels();
+                channels.extend(each.channels().into_iter().filter(|channel| *channel != ITEM));
+                channels
+            }
             Self::Two(_, left, right) => [left.channels(), right.channels()].concat(),
+        }
+    }
+
+    /// Returns whether a `map` is inside. One in the expression of another would run for each pair of items.
+    fn has_map(&self) -> bool {
+        match self {
+            Self::Literal(_) | Self::Path(_) => false,
+            Self::Len(of) | Self::Str(of) | Self::Not(of) => of.has_map(),
+            Self::Mapped(..) => true,
+            Self::Two(_, left, right) => left.has_map() || right.has_map(),
         }
     }
 
@@ -91,6 +114,22 @@ impl Expression {
             },
             Self::Str(of) => Value::Str(text_of(&of.evaluate(read)?)),
             Self::Not(of) => Value::Bool(!is_true(&of.evaluate(read)?)),
+            Self::Mapped(list, each) => match list.evaluate(read)? {
+                Value::Null => Value::List(Vec::new()),
+                Value::List(items) if items.len() > EACH_ITEMS_MAX => {
+                    return Err(format!("map() of {} items, more than {EACH_ITEMS_MAX}", items.len()));
+                }
+                Value::List(items) => {
+                    let value =
+                        |item: Value| each.evaluate(&|name| if name == ITEM { item.clone() } else { read(name) });
+                    Value::List(items.into_iter().map(value).collect::<Result<_, _>>()?)
+                }
+                other => return Err(format!("map() of {}: expected a list", other.kind())),
+            },
+            Self::Two("??", left, right) => match left.evaluate(read)? {
+                Value::Null => right.evaluate(read)?,
+                value => value,
+            },
             Self::Two("and", left, right) => {
                 Value::Bool(is_true(&left.evaluate(read)?) && is_true(&right.evaluate(read)?))
             }
@@ -123,6 +162,12 @@ impl Expression {
             Self::Len(inner) => return inner.kind(of).map(|_| Some(FixedKind::Number)),
             Self::Str(inner) => return inner.kind(of).map(|_| Some(FixedKind::Text)),
             Self::Not(inner) => return inner.kind(of).map(|_| None),
+            Self::Mapped(list, each) => {
+                if list.kind(of)?.is_some() {
+                    return Err("map() takes a list, not a text or a number".to_owned());
+                }
+                return each.kind(&|name| if name == ITEM { None } else { of(name) }).map(|_| None);
+            }
             Self::Two(operator, left, right) => (*operator, left.kind(of)?, right.kind(of)?),
         };
         let differ = left.zip(right).is_some_and(|(left, right)| left != right);
@@ -132,6 +177,8 @@ impl Expression {
             "-" if left.max(right) == Some(FixedKind::Text) => Err("`-` takes numbers, not a text".to_owned()),
             "<" | "<=" | ">" | ">=" if differ => Err(format!("`{operator}` between a text and a number")),
             "+" | "-" => Ok(found),
+            // The value is that of either side.
+            "??" if left == right => Ok(found),
             _ => Ok(None),
         }
     }
@@ -260,7 +307,7 @@ impl<'a> ExpressionParser<'a> {
         if depth > DEPTH_MAX {
             return Err(self.wrong(format!("an expression has at most {DEPTH_MAX} levels")));
         }
-        if rank > 4 {
+        if rank > RANK_MAX {
             return self.one(depth);
         }
         if rank == 3 && self.take("not") {
@@ -284,10 +331,14 @@ impl<'a> ExpressionParser<'a> {
         if self.take("len") {
             return self.argument("len", depth).map(Expression::Len);
         }
-        // A channel may have the name `str`.
-        if self.rest().strip_prefix("str").is_some_and(|rest| rest.trim_start().starts_with('(')) {
+        // A channel may have the name `str` or `map`.
+        if self.is_call("str") {
             self.at += "str".len();
             return self.argument("str", depth).map(Expression::Str);
+        }
+        if self.is_call("map") {
+            self.at += "map".len();
+            return self.mapped(depth);
         }
         let literals = [("true", Value::Bool(true)), ("false", Value::Bool(false)), ("null", Value::Null)];
         if let Some((_, value)) = literals.into_iter().find(|(word, _)| self.take(word)) {
@@ -311,7 +362,7 @@ impl<'a> ExpressionParser<'a> {
                 Ok(Expression::Literal(value))
             }
             Some(c) if is_name(c) => self.path(),
-            _ => Err(self.wrong("expected a channel, a literal, `not`, `len(`, `str(` or `(`")),
+            _ => Err(self.wrong("expected a channel, a literal, `not`, `len(`, `str(`, `map(` or `(`")),
         }
     }
 
@@ -322,6 +373,27 @@ impl<'a> ExpressionParser<'a> {
         }
         let of = self.two(1, depth + 1)?;
         if self.take(")") { Ok(Box::new(of)) } else { Err(self.wrong("expected `)`")) }
+    }
+
+    /// Returns whether the rest begins with a function and its parenthesis.
+    fn is_call(&mut self, function: &str) -> bool {
+        self.rest().strip_prefix(function).is_some_and(|rest| rest.trim_start().starts_with('('))
+    }
+
+    /// Parses the list and the expression of `map` in their parentheses.
+    fn mapped(&mut self, depth: usize) -> Result<Expression, ExpressionError> {
+        let is_open = self.take("(");
+        debug_assert!(is_open, "a call has a parenthesis");
+        let list = self.two(1, depth + 1)?;
+        if !self.take(",") {
+            return Err(self.wrong("expected `,` and an expression for each item: map(list, item.name)"));
+        }
+        let each = self.two(1, depth + 1)?;
+        if each.has_map() {
+            return Err(self.wrong("a map() has no other map() inside"));
+        }
+        let mapped = Expression::Mapped(Box::new(list), Box::new(each));
+        if self.take(")") { Ok(mapped) } else { Err(self.wrong("expected `)`")) }
     }
 
     fn path(&mut self) -> Result<Expression, ExpressionError> {
@@ -387,7 +459,16 @@ mod tests {
         assert_eq!(value("nothing + 1"), Ok(1.into()));
         assert_eq!(value("'n = ' + str(n) + str( nothing )"), Ok("n = 3".into()));
         assert_eq!(value("str(files) + str(ok) + str('x')"), Ok("[\"a\",{\"name\":\"b\"}]truex".into()));
-        assert_eq!(value("str == null"), Ok(true.into()), "a channel");
+        assert_eq!(value("str == null and map == null"), Ok(true.into()), "channels");
+        assert_eq!(value("nothing ?? 'none' + '!'"), Ok("none!".into()));
+        assert_eq!(value("files[7].name ?? files[1].name ?? 'x'"), Ok("b".into()));
+        assert_eq!(value("(false ?? 1) == false and 'no ' + str(nothing ?? n) == 'no 3'"), Ok(true.into()));
+        assert_eq!(
+            value("map(files, str(item.name ?? item) + '.' + city)"),
+            Ok(serde_json::json!(["a.Bern", "b.Bern"]))
+        );
+        assert_eq!(value("len(map(nothing, item)) == 0"), Ok(true.into()));
+        assert_eq!(value("map(map(files, item.name), item ?? 0)"), Ok(serde_json::json!([0, "b"])));
     }
 
     #[test]
@@ -404,6 +485,10 @@ mod tests {
             ("9223372036854775807 + 1", "exceeds 64 bits"),
             ("city + n", "`+` between str and int: str() makes a text"),
             ("str(n", "5: expected `)`"),
+            ("map(files)", "9: expected `,`"),
+            ("map(files, map(files, item))", "27: a map() has no other map()"),
+            ("map(n, item)", "map() of int: expected a list"),
+            ("n ??", "4: expected a channel"),
         ] {
             let error = value(text).unwrap_err();
             assert!(error.starts_with(message) || error.contains(message), "{text}: {error}");
@@ -419,12 +504,22 @@ mod tests {
             let of = |channel: &str| (channel == "n").then_some(FixedKind::Number);
             Expression::parse(text).map_err(|error| error.message).and_then(|parsed| parsed.kind(&of))
         };
-        for wrong in ["'Load ' + n", "len(files) + 'x'", "1 - 'x'", "not (n < 'x')", "str(n) + (city + 2) + 3"] {
+        for wrong in [
+            "'Load ' + n",
+            "len(files) + 'x'",
+            "1 - 'x'",
+            "not (n < 'x')",
+            "str(n) + (city + 2) + 3",
+            "map(n, item)",
+            "map(files, 'x' + n)",
+            "(n ?? 1) + 'x'",
+        ] {
             assert!(kind(wrong).is_err(), "{wrong}");
         }
         assert!(kind("'Load ' + n").unwrap_err().contains("str()"));
         assert_eq!(kind("'Load ' + str(n) + city"), Ok(Some(FixedKind::Text)));
         assert_eq!(kind("city + n - 1"), Ok(Some(FixedKind::Number)));
         assert_eq!(kind("city + files == n"), Ok(None));
+        assert_eq!(kind("(city ?? 1) + (n ?? 'x')"), Ok(None));
     }
 }

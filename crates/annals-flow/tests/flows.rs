@@ -133,6 +133,21 @@ fn the_examples_are_read() {
     }
 }
 
+#[test]
+fn a_default_and_a_mapped_list_are_values_of_a_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = r#"
+        channels = { hotels = "last", names = "last", city = "last", note = "last" }
+        input = { hotels = [{ name = "Adler", stars = 3 }, { stars = 4 }] }
+        [nodes.a]
+        set = { names = "= map(hotels, (item.name ?? 'unknown') + ' ' + str(item.stars))", note = "= 'in ' + (city ?? 'Bern')" }
+    "#;
+    let end = state(text, folder.path());
+    assert_eq!((&end["names"], &end["note"]), (&json!(["Adler 3", "unknown 4"]), &json!("in Bern")));
+    let wrong = problems("a.toml", "channels = { n = 'sum' }\n[nodes.a]\nset = { n = '= map(n, item)' }");
+    assert!(wrong[0].message.contains("map() takes a list"), "{wrong:?}");
+}
+
 #[cfg(unix)]
 #[test]
 fn commands_read_the_state_and_print_updates() {
