@@ -9,7 +9,7 @@ use annals_graph::task::Context;
 
 use crate::expression::is_true;
 use crate::nodes;
-use crate::spec::{FlowEdge, FlowNode, FlowSpec, FlowWork, Reducer};
+use crate::spec::{FlowEdge, FlowNode, FlowSpec, FlowWork, Outputs, Reducer};
 
 pub(crate) fn graph(spec: FlowSpec) -> Result<CompiledGraph<DynState>, GraphError> {
     let FlowSpec { name, channels, start, nodes, folder, .. } = spec;
@@ -21,7 +21,7 @@ pub(crate) fn graph(spec: FlowSpec) -> Result<CompiledGraph<DynState>, GraphErro
         let options = NodeOptions::new();
         // The items of a list are retried one by one.
         let is_each =
-            matches!(&work, FlowWork::Run(spec) if spec.each.is_some()) || matches!(&work, FlowWork::Each(..));
+            matches!(&work, FlowWork::Run(spec) if spec.items.is_some()) || matches!(&work, FlowWork::Each(..));
         let options = match retry.filter(|_| !is_each) {
             Some(retry) => options.retry(nodes::policy(retry)),
             None => options,
@@ -58,8 +58,13 @@ pub(crate) fn graph(spec: FlowSpec) -> Result<CompiledGraph<DynState>, GraphErro
                 let send = move |state: &DynState, context: &Context| nodes::http(&spec, state, context);
                 graph.node_with(Arc::clone(&node), send, options)
             }
+            FlowWork::Call(spec, call) => {
+                let inner = InnerFlow::of(*spec)?;
+                let run = move |state: &DynState, context: &Context| nodes::call(&inner, &call, state, context);
+                graph.node_with(Arc::clone(&node), run, options)
+            }
             FlowWork::Each(spec, each) => {
-                let inner = Arc::new(self::graph(*spec)?);
+                let inner = Arc::new(InnerFlow::of(*spec)?);
                 let run =
                     move |state: &DynState, context: &Context| nodes::run_each(&inner, &each, retry, state, context);
                 graph.node_with(Arc::clone(&node), run, options)
@@ -74,6 +79,20 @@ pub(crate) fn graph(spec: FlowSpec) -> Result<CompiledGraph<DynState>, GraphErro
         graph = with_edges(graph, node, next);
     }
     graph.compile()
+}
+
+/// A workflow that a node calls.
+#[derive(Debug)]
+pub(crate) struct InnerFlow {
+    pub(crate) graph: CompiledGraph<DynState>,
+    pub(crate) outputs: Outputs,
+}
+
+impl InnerFlow {
+    fn of(mut spec: FlowSpec) -> Result<Self, GraphError> {
+        let outputs = std::mem::take(&mut spec.outputs);
+        Ok(Self { graph: graph(spec)?, outputs })
+    }
 }
 
 /// Returns the schema of the channels.

@@ -51,6 +51,12 @@ pub enum Error {
         /// The value.
         found: String,
     },
+    /// The run has ended, and a value of `outputs` cannot be computed from its state.
+    #[error("the run has ended, and its outputs cannot be computed: {reason}")]
+    Outputs {
+        /// The reason.
+        reason: String,
+    },
     /// The run was stopped from outside before its end. The thread can be continued.
     #[error("the run was stopped: {reason}")]
     Stopped {

@@ -14,6 +14,7 @@ use annals_graph::{Durability, Input, IntoInput, Outcome, RunEvent, StreamData, 
 
 use crate::error::{Error, Result};
 use crate::limits::{LEASE, SUPERSTEPS_MAX, WAIT_LOOK};
+use crate::spec::Outputs;
 use crate::{build, nodes, parse};
 
 /// A workflow from a file.
@@ -45,6 +46,7 @@ pub struct Flow {
     description: Option<String>,
     channels: Vec<String>,
     input: Map,
+    outputs: Outputs,
 }
 
 /// The input of [`Flow::run`]: nothing, values of channels, or a resume value.
@@ -164,7 +166,7 @@ pub enum FlowEvent {
 pub enum FlowEnd {
     /// The run has ended.
     Done {
-        /// The channels that are set.
+        /// The values of `outputs` in the file; without them the channels that are set.
         state: Map,
     },
     /// The run waits for resume values.
@@ -202,11 +204,12 @@ impl Flow {
     fn new(mut spec: crate::spec::FlowSpec) -> Result<Self> {
         let (description, input) = (spec.description.take(), std::mem::take(&mut spec.input));
         let channels = spec.channels.iter().map(|(channel, _)| channel.clone()).collect();
+        let outputs = std::mem::take(&mut spec.outputs);
         let graph = build::graph(spec).map_err(annals_graph::Error::from)?;
         // These hold for the runs of a worker as well.
         let graph =
             graph.with_config(|run| run.durability(Durability::Sync).recursion_limit(SUPERSTEPS_MAX).record_ends(true));
-        Ok(Self { graph, description, channels, input })
+        Ok(Self { graph, description, channels, input, outputs })
     }
 
     /// Returns the name: that in the file, or the name of the file without its end.
@@ -239,7 +242,8 @@ impl Flow {
     /// # Errors
     /// [`Error::Run`] if a node fails or the store does, or, as a busy error, if another process runs the thread;
     /// [`Error::UnknownChannel`]; [`Error::NotWaiting`] for a resume value without an open interrupt, and
-    /// [`Error::ResumeValue`] for one of another type than the interrupt asks for, which stays open.
+    /// [`Error::ResumeValue`] for one of another type than the interrupt asks for, which stays open;
+    /// [`Error::Outputs`].
     pub fn run(&self, thread: &Thread, input: FlowInput, on_event: &mut dyn FnMut(FlowEvent)) -> Result<FlowEnd> {
         let FlowInput { values, mut resume, restart, control } = input;
         self.known(values.as_ref())?;
@@ -252,7 +256,7 @@ impl Flow {
         let mut next = match head {
             None => IntoInput::<DynState, _>::into_input(nodes::input(&self.input, values)),
             Some(_) if is_ended && !restart => {
-                return Ok(FlowEnd::Done { state: self.graph.get_state(thread)?.values.to_map() });
+                return self.done(&self.graph.get_state(thread)?.values);
             }
             Some(_) if is_ended => IntoInput::<DynState, _>::into_input(nodes::input(&self.input, values)),
             Some(_) => Input::Continue,
@@ -262,7 +266,7 @@ impl Flow {
             let state = outcome.state().to_map();
             let wake_at = outcome.wake_at();
             let interrupts = match outcome {
-                Outcome::Done(_) => return Ok(FlowEnd::Done { state }),
+                Outcome::Done(state) => return self.done(&state),
                 Outcome::Interrupted { interrupts, .. } => interrupts,
                 Outcome::Drained { reason, .. } | Outcome::Cancelled { reason, .. } => {
                     return Err(Error::Stopped { reason });
@@ -285,6 +289,12 @@ impl Flow {
                 (None, None, None) => return Ok(FlowEnd::Interrupted { state, interrupts: open }),
             };
         }
+    }
+
+    /// Returns the end of a run with its outputs.
+    fn done(&self, state: &DynState) -> Result<FlowEnd> {
+        let state = self.outputs.of(state).map_err(|error| Error::Outputs { reason: error.to_string() })?;
+        Ok(FlowEnd::Done { state })
     }
 
     /// Calls `listener` for each [`RunEvent`] of the runs of the workflow, as [`annals_graph::Run::on_event`] does.

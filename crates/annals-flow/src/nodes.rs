@@ -6,14 +6,18 @@ use std::sync::Arc;
 
 use annals_graph::annals::base::{Map, Value};
 use annals_graph::annals::state::{DynState, DynUpdate};
-use annals_graph::graph::{CompiledGraph, NodeResult, RetryPolicy};
+use annals_graph::graph::{NodeResult, RetryPolicy};
 use annals_graph::task::{Context, Task};
 
-use crate::expression::{Expression, text_of};
+use crate::build::InnerFlow;
+use crate::expression::text_of;
 use crate::limits::{EACH_ITEMS_MAX, REQUEST_TIMEOUT_DEFAULT};
 use crate::process::{CommandError, CommandOutput, ReadyCommand, shown};
 use crate::request::ReadyRequest;
-use crate::spec::{EachSpec, Filled, FlowRetry, HttpMethod, HttpSpec, ITEM, OutputFormat, RunSpec};
+use crate::spec::{
+    CallSpec, EachSpec, Filled, FlowRetry, HttpMethod, HttpSpec, ITEM, ItemList, OutputFormat, Outputs, Parameters,
+    RunSpec,
+};
 
 /// A value that a node cannot use.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +43,28 @@ impl Filled {
     }
 }
 
+impl Outputs {
+    /// Returns the values of a workflow that has ended: the named ones, or without names its channels.
+    pub(crate) fn of(&self, state: &DynState) -> NodeResult<Map> {
+        if self.0.is_empty() {
+            return Ok(state.to_map());
+        }
+        let named = self.0.iter().map(|(name, value)| Ok((name.clone(), value.value(state)?)));
+        named.collect()
+    }
+}
+
+impl Parameters {
+    /// Returns the values with which the workflow starts; `state` is that of the workflow around it.
+    fn of(&self, state: &DynState) -> NodeResult<Map> {
+        let mut values = self.input.clone();
+        for (channel, value) in &self.with {
+            values.insert(channel.clone(), value.value(state)?);
+        }
+        Ok(values)
+    }
+}
+
 pub(crate) fn policy(retry: FlowRetry) -> RetryPolicy {
     let policy = RetryPolicy::new().max_attempts(retry.attempts).initial_interval(retry.pause).jitter(false);
     policy.backoff_factor(retry.backoff).max_interval(crate::limits::DURATION_MAX).on_if(|_| true)
@@ -61,20 +87,24 @@ pub(crate) fn run(
     context: &Context,
 ) -> NodeResult<DynUpdate> {
     let ready = ready(spec, folder, state, context)?;
-    let Some(each) = &spec.each else {
+    let Some(list) = &spec.items else {
         let stdin = Value::Map(state.to_map()).to_json().to_string().into_bytes();
         let command = ReadyCommand { stdin, ..ready };
         let program = command.program();
         let output = command.run(&|| context.is_cancelled())?;
         return update(spec, &program, output);
     };
-    let items = items(each, state)?;
+    let items = items(list, state)?;
+    let is_matrix = matches!(list, ItemList::Matrix(_));
     // The result of each item is stored when its command ends, so that a run that continues does not repeat it.
     let (argv, env, folder) = (ready.argv, ready.env, ready.folder);
     let (timeout, format) = (spec.timeout, spec.format);
     let task = Task::new(context.node(), move |item: Value, context: &Context| -> NodeResult<Value> {
         let mut env = env.clone();
         env.push(("ITEM".into(), text_of(&item)));
+        if let Some(members) = item.as_map().filter(|_| is_matrix) {
+            env.extend(members.iter().map(|(name, value)| (name.to_string(), text_of(value))));
+        }
         let stdin = item.to_json().to_string().into_bytes();
         let command = ReadyCommand { argv: argv.clone(), env, folder: folder.clone(), stdin, timeout };
         let program = command.program();
@@ -86,32 +116,65 @@ pub(crate) fn run(
     Ok(DynUpdate::new().set(into, Value::List(results)))
 }
 
-/// Runs a workflow on each item of a list. The results are its states at the end.
+/// Runs a workflow that shares no channel with the one around it.
+pub(crate) fn call(inner: &InnerFlow, call: &CallSpec, state: &DynState, context: &Context) -> NodeResult<DynUpdate> {
+    let outcome = inner.graph.invoke(context, DynUpdate::from(call.parameters.of(state)?))?;
+    let result = Value::Map(inner.outputs.of(outcome.state())?);
+    Ok(call.into.iter().fold(DynUpdate::new(), |update, into| update.set(into.as_str(), result.clone())))
+}
+
+/// Runs a workflow on each item of a list. The results are its outputs.
 pub(crate) fn run_each(
-    graph: &Arc<CompiledGraph<DynState>>,
+    inner: &Arc<InnerFlow>,
     each: &EachSpec,
     retry: Option<FlowRetry>,
     state: &DynState,
     context: &Context,
 ) -> NodeResult<DynUpdate> {
-    let (graph, defaults) = (Arc::clone(graph), each.input.clone());
+    let (inner, defaults) = (Arc::clone(inner), each.parameters.of(state)?);
     let task = Task::new(context.node(), move |item: Value, context: &Context| -> NodeResult<Value> {
         let given: Map = [(ITEM.to_owned(), item)].into_iter().collect();
-        let outcome = graph.invoke(context, input(&defaults, Some(given)))?;
-        Ok(Value::Map(outcome.state().to_map()))
+        let outcome = inner.graph.invoke(context, input(&defaults, Some(given)))?;
+        Ok(Value::Map(inner.outputs.of(outcome.state())?))
     });
-    let results = map(&task, retry, items(&each.each, state)?, each.parallel, context)?;
+    let results = map(&task, retry, items(&each.items, state)?, each.parallel, context)?;
     Ok(DynUpdate::new().set(each.into.as_str(), Value::List(results)))
 }
 
-/// Returns the items of a list.
-fn items(each: &Expression, state: &DynState) -> NodeResult<Vec<Value>> {
+/// Returns the items that a node maps.
+fn items(list: &ItemList, state: &DynState) -> NodeResult<Vec<Value>> {
+    let each = match list {
+        ItemList::Each(each) => each,
+        ItemList::Matrix(lists) => return combinations(lists, state),
+    };
     match each.evaluate(&|channel| state.value(channel).into_owned()).map_err(FlowNodeError)? {
         Value::List(items) if items.len() <= EACH_ITEMS_MAX => Ok(items),
         Value::List(items) => wrong(format!("`each` has {} items, more than {EACH_ITEMS_MAX}", items.len())),
         Value::Null => Ok(Vec::new()),
         other => wrong(format!("`each` is {}, not a list", other.kind())),
     }
+}
+
+/// Returns the combinations of the items of lists, those of the last list fastest.
+fn combinations(lists: &[(String, Filled)], state: &DynState) -> NodeResult<Vec<Value>> {
+    let mut combined = vec![Map::new()];
+    for (name, list) in lists {
+        let items = match list.value(state)? {
+            Value::List(items) => items,
+            Value::Null => Vec::new(),
+            other => return wrong(format!("`{name}` of `matrix` is {}, not a list", other.kind())),
+        };
+        if combined.len().saturating_mul(items.len()) > EACH_ITEMS_MAX {
+            return wrong(format!("`matrix` has more than {EACH_ITEMS_MAX} combinations"));
+        }
+        let with = |members: &Map, item: &Value| {
+            let mut members = members.clone();
+            members.insert(name.clone(), item.clone());
+            members
+        };
+        combined = combined.iter().flat_map(|members| items.iter().map(move |item| with(members, item))).collect();
+    }
+    Ok(combined.into_iter().map(Value::Map).collect())
 }
 
 /// Calls a task for each item, some of them at a time, and returns the results in the order of the items.

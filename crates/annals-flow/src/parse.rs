@@ -1,5 +1,7 @@
 //! Reads a workflow from the text of a file. All problems of a file are reported at once.
 
+mod mapped;
+
 use std::collections::HashSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -8,30 +10,28 @@ use annals_graph::annals::base::{Map, Value};
 
 use crate::error::{Error, Result};
 use crate::expression::{Expression, FixedKind};
-use crate::limits::{
-    ATTEMPTS_MAX, CHANNELS_MAX, CHOICES_MAX, DEPTH_MAX, EDGES_MAX, FILE_BYTES_MAX, NODES_MAX, PARALLEL_MAX,
-};
+use crate::limits::{ATTEMPTS_MAX, CHANNELS_MAX, CHOICES_MAX, DEPTH_MAX, EDGES_MAX, FILE_BYTES_MAX, NODES_MAX};
 use crate::problem::{FileError, nearest};
 use crate::reader::FileReader;
 use crate::spec::{
-    ANSWERS, EachSpec, Filled, FlowEdge, FlowNode, FlowRetry, FlowSpec, FlowWork, HttpMethod, HttpSpec, ITEM, METHODS,
-    OUTPUT_FORMATS, OutputFormat, REDUCERS, Reducer, RunSpec,
+    ANSWERS, CallSpec, EachSpec, Filled, FlowEdge, FlowNode, FlowRetry, FlowSpec, FlowWork, HttpMethod, HttpSpec, ITEM,
+    METHODS, OUTPUT_FORMATS, OutputFormat, Outputs, Parameters, REDUCERS, Reducer, RunSpec,
 };
 use crate::tree::{self, FileMember, FileValue, ValueKind};
 
-const FILE_KEYS: &[&str] = &["name", "description", "channels", "input", "start", "nodes"];
+const FILE_KEYS: &[&str] = &["name", "description", "channels", "input", "start", "outputs", "nodes"];
 const NODE_KEYS: &[&str] = &[
     "run", "set", "wait", "ask", "http", "workflow", "after", "next", "into", "format", "status", "env", "folder",
-    "timeout", "method", "headers", "body", "retry", "each", "parallel", "answer", "choices",
+    "timeout", "method", "headers", "body", "retry", "each", "parallel", "answer", "choices", "matrix", "with",
 ];
 /// The keys of which a node has exactly one, each with those that belong to it.
 const WORK_KEYS: &[(&str, &[&str])] = &[
-    ("run", &["into", "format", "status", "env", "folder", "timeout", "each", "parallel"]),
+    ("run", &["into", "format", "status", "env", "folder", "timeout", "each", "matrix", "parallel"]),
     ("set", &[]),
     ("wait", &[]),
     ("ask", &["into", "answer", "choices"]),
     ("http", &["into", "format", "status", "timeout", "method", "headers", "body"]),
-    ("workflow", &["into", "each", "parallel"]),
+    ("workflow", &["into", "each", "matrix", "parallel", "with"]),
 ];
 /// The keys that any node can have.
 const COMMON_KEYS: &[&str] = &["after", "next", "retry"];
@@ -127,12 +127,19 @@ impl FlowParser<'_> {
             }
         }
         self.limit(self.targets, EDGES_MAX, "edges", root);
+        let mut outputs = Vec::new();
+        for output in get("outputs").map(|value| self.reader.table(value)).unwrap_or_default() {
+            if self.reader.name(&output.key, &output.span) {
+                outputs.extend(self.filled(&output.value).map(|value| (output.key.clone(), value)));
+            }
+        }
         let start = self.start(get("start"), &nodes);
         if start.is_empty() && !listed.is_empty() && self.reader.problems.is_empty() {
             let hint = "every node follows another one: name the first with start = \"NODE\"";
             self.reader.problem(&listed[0].span, "the workflow has no first node", Some(hint.into()));
         }
-        Ok(FlowSpec { name, description, folder: self.folder.clone(), channels, input, start, nodes })
+        let (folder, outputs) = (self.folder.clone(), Outputs(outputs));
+        Ok(FlowSpec { name, description, folder, channels, input, start, outputs, nodes })
     }
 
     fn limit(&mut self, n: usize, max: usize, what: &str, root: &FileValue) {
@@ -327,7 +334,7 @@ impl FlowParser<'_> {
                 ["sh", "-c", &script].map(|word| Filled::Value(Value::from(word))).into()
             }
         };
-        let (each, parallel) = self.each(members);
+        let (items, parallel) = self.items(members);
         let mut env = Vec::new();
         for variable in get("env").map(|value| self.reader.table(value)).unwrap_or_default() {
             if variable.key.is_empty() || variable.key.contains(['=', '\0']) {
@@ -335,9 +342,9 @@ impl FlowParser<'_> {
             }
             env.extend(self.filled(&variable.value).map(|value| (variable.key.clone(), value)));
         }
-        self.needs_into(members, &["format", "each"]);
-        if let Some(value) = get("status").filter(|_| get("each").is_some()) {
-            self.reader.problem(&value.span, "`status` does not go with `each`", None);
+        self.needs_into(members, &["format", "each", "matrix"]);
+        if let Some(value) = get("status").filter(|_| get("each").or(get("matrix")).is_some()) {
+            self.reader.problem(&value.span, "`status` does not go with `each` or `matrix`", None);
         }
         let format = get("format").and_then(|value| self.reader.word(value, OUTPUT_FORMATS));
         Some(FlowWork::Run(RunSpec {
@@ -348,20 +355,9 @@ impl FlowParser<'_> {
             into: self.channel(get("into")),
             format: format.unwrap_or(OutputFormat::Text),
             status: self.channel(get("status")),
-            each,
+            items,
             parallel,
         }))
-    }
-
-    /// Reads `each` and `parallel`.
-    fn each(&mut self, members: &[&FileMember]) -> (Option<Expression>, usize) {
-        let get = |key| member(members, key);
-        let each = get("each").and_then(|value| self.expression(value));
-        if let Some(value) = get("parallel").filter(|_| get("each").is_none()) {
-            self.reader.problem(&value.span, "`parallel` needs `each`", None);
-        }
-        let parallel = get("parallel").and_then(|value| self.reader.int(value, 1..=PARALLEL_MAX as i64)).unwrap_or(1);
-        (each, usize::try_from(parallel).unwrap_or(1))
     }
 
     fn needs_into(&mut self, members: &[&FileMember], keys: &[&str]) {
@@ -429,22 +425,30 @@ impl FlowParser<'_> {
             return Ok(None);
         }
         let mut spec = Box::new(read(&path, self.depth + 1)?);
-        let (each, parallel) = self.each(members);
-        let Some(each) = each else {
+        let (items, parallel) = self.items(members);
+        let given = member(members, "with");
+        let with = self.with(given, &spec, &path);
+        let Some(items) = items else {
+            if given.is_some() {
+                let parameters = Parameters { input: std::mem::take(&mut spec.input), with };
+                let into = self.channel(member(members, "into"));
+                return Ok(Some(FlowWork::Call(spec, CallSpec { into, parameters })));
+            }
             if let Some(into) = member(members, "into") {
-                let hint = "channels with the same name are shared";
-                self.reader.problem(&into.span, "`into` needs `each` in a node with `workflow`", Some(hint.into()));
+                let message = "`into` needs `each`, `matrix` or `with` in a node with `workflow`";
+                let hint = "without them channels with the same name are shared";
+                self.reader.problem(&into.span, message, Some(hint.into()));
             }
             return Ok(Some(FlowWork::Workflow(spec)));
         };
-        self.needs_into(members, &["each"]);
+        self.needs_into(members, &["each", "matrix"]);
         if !spec.channels.iter().any(|(channel, _)| channel == ITEM) {
             let message = format!("{} has no channel `{ITEM}`, which each item is written to", path.display());
             self.reader.problem(&value.span, message, Some(format!("add {ITEM} = \"last\" to its [channels]")));
         }
-        let input = std::mem::take(&mut spec.input);
+        let parameters = Parameters { input: std::mem::take(&mut spec.input), with };
         let into = self.channel(member(members, "into"));
-        Ok(into.map(|into| FlowWork::Each(spec, EachSpec { each, parallel, into, input })))
+        Ok(into.map(|into| FlowWork::Each(spec, EachSpec { items, parallel, into, parameters })))
     }
 
     fn next(&mut self, value: &FileValue) -> Vec<FlowEdge> {

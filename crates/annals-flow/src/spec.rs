@@ -17,8 +17,13 @@ pub(crate) struct FlowSpec {
     pub(crate) channels: Vec<(String, Reducer)>,
     pub(crate) input: Map,
     pub(crate) start: Vec<String>,
+    pub(crate) outputs: Outputs,
     pub(crate) nodes: Vec<FlowNode>,
 }
+
+/// The named values that a workflow returns; without any it returns its channels.
+#[derive(Debug, Default)]
+pub(crate) struct Outputs(pub(crate) Vec<(String, Filled)>);
 
 /// The reducers by their names in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +86,8 @@ pub(crate) enum FlowWork {
     },
     Http(HttpSpec),
     Workflow(Box<FlowSpec>),
+    /// A workflow that shares no channel with this one.
+    Call(Box<FlowSpec>, CallSpec),
     /// A workflow for each item of a list.
     Each(Box<FlowSpec>, EachSpec),
 }
@@ -95,12 +102,37 @@ pub(crate) const ITEM: &str = "item";
 /// A list whose items are mapped by a workflow.
 #[derive(Debug)]
 pub(crate) struct EachSpec {
-    pub(crate) each: Expression,
+    pub(crate) items: ItemList,
     pub(crate) parallel: usize,
     /// The channel of the results.
     pub(crate) into: String,
-    /// The values with which the workflow of an item starts.
+    pub(crate) parameters: Parameters,
+}
+
+/// A workflow that is called with parameters.
+#[derive(Debug)]
+pub(crate) struct CallSpec {
+    /// The channel of the result.
+    pub(crate) into: Option<String>,
+    pub(crate) parameters: Parameters,
+}
+
+/// The values with which a workflow of a workflow starts.
+#[derive(Debug)]
+pub(crate) struct Parameters {
+    /// Those of its own file.
     pub(crate) input: Map,
+    /// Those of the node, which replace them.
+    pub(crate) with: Vec<(String, Filled)>,
+}
+
+/// The items that a node maps.
+#[derive(Debug)]
+pub(crate) enum ItemList {
+    /// The items of a list.
+    Each(Expression),
+    /// The combinations of the items of several lists: an object with a member for each list.
+    Matrix(Vec<(String, Filled)>),
 }
 
 /// An HTTP request.
@@ -147,7 +179,7 @@ pub(crate) struct RunSpec {
     pub(crate) format: OutputFormat,
     /// The channel of the exit code: no exit code is a failure then.
     pub(crate) status: Option<String>,
-    pub(crate) each: Option<Expression>,
+    pub(crate) items: Option<ItemList>,
     pub(crate) parallel: usize,
 }
 

@@ -41,7 +41,7 @@ fn every_block_of_the_reference_is_read() {
             read += 1;
         }
     }
-    assert_eq!(read, 7);
+    assert_eq!(read, 8);
     let first = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(state(first, folder.path())["greeting"], "Good day, Ada");
@@ -99,6 +99,11 @@ fn wrong_files_name_the_place_and_the_next_step() {
         ("[nodes.a]\nask = 'x'\nanswer = 'text'\nchoices = ['a']", 4, 11, "has `answer` too", "leave out"),
         ("[nodes.a]\nask = 'x'\nchoices = []", 3, 11, "a list of choices", "at most 100"),
         ("[nodes.a]\nask = 'x'\nchoices = [['a']]", 3, 11, "a list of choices", "texts, numbers"),
+        ("[nodes.a]\nrun = 'a'\nmatrix = {}", 3, 10, "the matrix has no list", "matrix ="),
+        ("[nodes.a]\nrun = 'a'\nmatrix = { x = [] }", 3, 16, "expected a list", "an item at least"),
+        ("[nodes.a]\nrun = 'a'\nmatrix = { PATH = [1] }", 3, 12, "cannot be a name", "variable"),
+        ("[nodes.a]\nrun = 'a'\nmatrix = { x = [1] }", 3, 10, "`matrix` needs `into`", "CHANNEL"),
+        ("outputs = { x = '= y' }\n[nodes.a]\nset = {}", 1, 17, "channel `y` does not exist", ""),
         ("[nodes.a]\nset = {}\nanswer = 'text'", 3, 1, "`answer` does not belong", ""),
         ("channels = { n = 'sum' }\n[nodes.a]\nset = { n = \"='Load ' + n\" }", 3, 13, "text and a number", "flows.md"),
         ("[nodes.a]\nworkflow = 'absent.toml'", 2, 12, "does not exist", ""),
@@ -146,6 +151,62 @@ fn a_default_and_a_mapped_list_are_values_of_a_node() {
     assert_eq!((&end["names"], &end["note"]), (&json!(["Adler 3", "unknown 4"]), &json!("in Bern")));
     let wrong = problems("a.toml", "channels = { n = 'sum' }\n[nodes.a]\nset = { n = '= map(n, item)' }");
     assert!(wrong[0].message.contains("map() takes a list"), "{wrong:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_workflow_has_parameters_and_results_and_shares_no_channel() {
+    let folder = tempfile::tempdir().unwrap();
+    let inner = "channels = { title = 'last', verdict = 'last', n = 'sum' }\ninput = { n = 5, title = 'none' }\n\
+                 outputs = { verdict = '= verdict', size = '= n' }\n[nodes.count]\nset = { n = 1 }\n\
+                 [nodes.ask]\nafter = 'count'\nask = '= title + \"?\"'\nchoices = ['ship', 'wait']\ninto = 'verdict'\n";
+    fs::write(folder.path().join("inner.toml"), inner).unwrap();
+    let outer = "channels = { n = 'sum', found = 'last' }\noutputs = { all = '= found', n = '= n' }\n\
+                 [nodes.a]\nset = { n = 1 }\n[nodes.b]\nafter = 'a'\nworkflow = 'inner.toml'\n\
+                 with = { title = \"= 'Release ' + str(n)\" }\ninto = 'found'\n";
+    let parse = |text: &str| Flow::parse(folder.path().join("outer.toml"), text);
+    let (flow, thread) = (parse(outer).unwrap_or_else(|error| panic!("{error}")), Store::memory().thread("t").unwrap());
+    let quiet = &mut |_: FlowEvent| ();
+    let waiting = flow.run(&thread, FlowInput::new(), quiet).unwrap();
+    let FlowEnd::Interrupted { interrupts, .. } = waiting else { panic!("{waiting:?}") };
+    assert_eq!(interrupts[0].value, Value::from("Release 1?"));
+    let refused = flow.run(&thread, FlowInput::new().resume("no"), quiet).unwrap_err().to_string();
+    assert!(refused.contains("one of \"ship\", \"wait\""), "{refused}");
+    let done = flow.run(&thread, FlowInput::new().resume("ship"), quiet).unwrap();
+    let FlowEnd::Done { state } = done else { panic!("{done:?}") };
+    assert_eq!(Value::Map(state).to_json(), json!({ "all": { "verdict": "ship", "size": 6 }, "n": 1 }));
+    // The end of a run is shown again with its outputs.
+    assert!(
+        matches!(flow.run(&thread, FlowInput::new(), quiet), Ok(FlowEnd::Done { state }) if state.contains_key("all"))
+    );
+
+    let wrong = outer.replace("title =", "titel =");
+    let Err(Error::File(error)) = parse(&wrong) else { panic!("{wrong}") };
+    assert_eq!((error.problems[0].line, error.problems[0].column), (8, 10), "{error}");
+    assert!(error.to_string().contains("has no channel `titel`") && error.to_string().contains("`title`"), "{error}");
+    let late = "channels = { n = 'last' }\noutputs = { x = '= n + 1' }\n[nodes.a]\nset = { n = 'text' }\n";
+    let failed = parse(late).unwrap().run(&Store::memory().thread("t").unwrap(), FlowInput::new(), quiet);
+    assert!(matches!(&failed, Err(Error::Outputs { reason }) if reason.contains("`+` between")), "{failed:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_matrix_runs_each_combination_and_repeats_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "channels = { versions = 'last', built = 'last' }\ninput = { versions = [1, 2] }\n[nodes.build]\n\
+                matrix = { os = ['linux', 'mac'], version = '= versions' }\nparallel = 2\ninto = 'built'\n\
+                run = 'echo $os-$version >> ran; [ $os$version != mac1 ] || [ -e mended ] || exit 3; echo $os-$version'\n";
+    let flow = Flow::parse(folder.path().join("a.toml"), text).unwrap_or_else(|error| panic!("{error}"));
+    let thread = Store::memory().thread("t").unwrap();
+    let failed = flow.run(&thread, FlowInput::new(), &mut |_| ()).unwrap_err().to_string();
+    assert!(failed.contains("exit code 3"), "{failed}");
+    fs::write(folder.path().join("mended"), "").unwrap();
+    let done = flow.run(&thread, FlowInput::new(), &mut |_| ()).unwrap();
+    let FlowEnd::Done { state } = done else { panic!("{done:?}") };
+    assert_eq!(state["built"].to_json(), json!(["linux-1", "linux-2", "mac-1", "mac-2"]));
+    let ran = fs::read_to_string(folder.path().join("ran")).unwrap();
+    assert_eq!(ran.lines().filter(|line| line.starts_with("linux")).count(), 2, "{ran}");
+    assert_eq!(ran.lines().filter(|line| *line == "mac-1").count(), 2, "{ran}");
 }
 
 #[cfg(unix)]
