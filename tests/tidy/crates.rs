@@ -41,6 +41,7 @@ pub(crate) const LIBRARIES: &[Crate] = &[
         may_use: &["annals-base", "annals-messages", "annals", "annals-import", "annals-runs"],
     },
     Crate { name: "annals-postgres", src: "crates/annals-postgres/src/", may_use: &["annals"] },
+    Crate { name: "annals-mcp", src: "crates/annals-mcp/src/", may_use: &["annals", "annals-runs"] },
     Crate { name: "annals-page", src: "crates/annals-page/src/", may_use: &["annals", "annals-runs"] },
     Crate {
         name: "annals-agents",

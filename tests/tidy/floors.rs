@@ -190,6 +190,7 @@ const WITHOUT_BACKEND: &[&str] = &[
     "crates/annals-flow/src/",
     "crates/annals-graph/examples/",
     "crates/annals-import/src/",
+    "crates/annals-mcp/src/",
     "crates/annals-page/src/",
     "examples/",
 ];
