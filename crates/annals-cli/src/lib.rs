@@ -35,6 +35,7 @@ mod lines;
 mod links;
 mod log;
 mod manual;
+mod mcp;
 mod message_diff;
 mod output;
 mod outside;
@@ -121,7 +122,15 @@ pub fn run_command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 /// Returns the line of progress of a command; `None` if it shows its progress itself, or goes on until it is ended.
 fn waits_for(verb: &Verb) -> Option<&'static str> {
     Some(match verb {
-        Verb::Run(_) | Verb::Work(_) | Verb::Demo(_) | Verb::Serve(_) | Verb::Tail(_) | Verb::Bisect(_) => return None,
+        Verb::Run(_)
+        | Verb::Work(_)
+        | Verb::Demo(_)
+        | Verb::Serve(_)
+        | Verb::Tail(_)
+        | Verb::Bisect(_)
+        | Verb::Mcp(_) => {
+            return None;
+        }
         Verb::Check(_) | Verb::Doctor(_) => "verifying the store",
         Verb::Copy(args) if args.to.is_some() => "copying threads",
         Verb::Backup(_) => "copying the store",
@@ -173,6 +182,7 @@ fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
         Verb::Redo(args) => heads::redo(args, &point::open_to_write(store)?, out),
         Verb::Sql(args) => sql::run(args, store, out),
         Verb::Serve(args) => serve::run(args, store, out),
+        Verb::Mcp(args) => mcp::run(args, store),
         Verb::Completions(args) => manual::completions(args, out),
         Verb::Man(args) => manual::man(args, out),
         Verb::Update(args) => update::run(args, &point::open_to_write(store)?, out),

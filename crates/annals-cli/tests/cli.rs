@@ -26,6 +26,8 @@ mod langgraph;
 mod listings;
 #[path = "cli/maps.rs"]
 mod maps;
+#[path = "cli/mcp.rs"]
+mod mcp;
 #[path = "cli/outside.rs"]
 mod outside;
 #[path = "cli/picture.rs"]

@@ -25,8 +25,8 @@ pub(crate) use file::{
 };
 pub(crate) use flow::{DrawingFormat, EnqueueArgs, GraphArgs, RunArgs, WorkArgs};
 pub(crate) use read::{
-    BisectArgs, BlameArgs, DiffArgs, EvolutionArgs, LimitArg, LogArgs, RunsArgs, SearchArgs, ServeArgs, ShowArgs,
-    SqlArgs, StatsArgs, StatsField, TailArgs, ThreadListArgs, ThreadsArgs, TreeArgs,
+    BisectArgs, BlameArgs, DiffArgs, EvolutionArgs, LimitArg, LogArgs, McpArgs, RunsArgs, SearchArgs, ServeArgs,
+    ShowArgs, SqlArgs, StatsArgs, StatsField, TailArgs, ThreadListArgs, ThreadsArgs, TreeArgs,
 };
 pub(crate) use transfer::{ExportArgs, ExportFormat, ImportArgs, ImportSource, LangGraphForm, TranscriptFormat};
 
@@ -69,6 +69,7 @@ Examples:
   annals export trip-42 --format html --out trip.html
   annals tail -f
   annals serve notes.db --open
+  claude mcp add annals -- annals mcp --store ~/notes.db
   annals import ~/.codex/sessions
   annals check --since 1-50-2-80-9-3f1c0a9b7d2e4f60
   annals backup notes-2026-11-23.db
@@ -194,6 +195,8 @@ pub(crate) enum Verb {
     Sql(SqlArgs),
     /// Show the store in a browser of this machine, and print the link
     Serve(ServeArgs),
+    /// Let agents search and read the store: a server of the Model Context Protocol on stdin and stdout
+    Mcp(McpArgs),
     /// Start a new thread from a point, and print its id
     Fork(ForkArgs),
     /// Copy a thread with its history, its branches and its facts, or with --to threads to another store

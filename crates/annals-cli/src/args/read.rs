@@ -419,3 +419,13 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) allow_write: bool,
 }
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct McpArgs {
+    /// Path or URL of the store [default: that of --store]
+    #[arg(value_name = "STORE")]
+    pub(crate) path: Option<PathBuf>,
+    /// Offer tools that append messages and notes, and make forks; nothing stored is changed
+    #[arg(long)]
+    pub(crate) allow_write: bool,
+}
