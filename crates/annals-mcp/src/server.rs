@@ -78,15 +78,13 @@ impl McpServer {
         let Ok(message) = serde_json::from_slice::<Json>(line) else {
             return Some(failure(&Json::Null, RpcError::Parse, "the line is not JSON"));
         };
-        let id = &message["id"];
         let Some(method) = message["method"].as_str().filter(|_| message["jsonrpc"] == "2.0") else {
             let is_response = message.get("result").is_some() || message.get("error").is_some();
             let text = "the line is not a request of JSON-RPC 2.0; batches are not supported";
             return (!is_response).then(|| failure(&Json::Null, RpcError::InvalidRequest, text));
         };
-        if message.get("id").is_none() {
-            return None;
-        }
+        // A notification has no response.
+        let id = message.get("id")?;
         if !(id.is_string() || id.is_i64() || id.is_u64()) {
             return Some(failure(&Json::Null, RpcError::InvalidRequest, "id is neither a text nor an integer"));
         }
