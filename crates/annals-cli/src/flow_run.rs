@@ -27,7 +27,7 @@ const ITEM_CELLS: usize = 60;
 const INPUT_BYTES_MAX: u64 = 64 << 20;
 
 pub(crate) fn run(args: &RunArgs, store: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
-    let flow = Flow::open(&args.file).map_err(failure)?.on_event(note_lock_wait);
+    let flow = open(&args.file)?.on_event(note_lock_wait);
     let mut input = FlowInput::new().restart(args.again).control(&interrupt::control());
     if let Some(text) = &args.input {
         input = input.values(values(text)?);
@@ -84,6 +84,16 @@ pub(crate) fn run(args: &RunArgs, store: NamedStore<'_>, out: &mut Printer) -> R
         }
     }
     Ok(u8::from(question.is_some()))
+}
+
+/// Reads a workflow that is to run. Its secrets are variables of the environment.
+pub(crate) fn open(file: &Path) -> Result<Flow, CommandFailure> {
+    Ok(Flow::open(file).map_err(failure)?.secrets(variable))
+}
+
+#[allow(clippy::disallowed_methods, reason = "the secrets of a workflow come from the environment")]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// Returns the values that fit the schema of a node with `ask`.
@@ -193,6 +203,9 @@ pub(crate) fn failure(error: Error) -> CommandFailure {
         Error::File(error) => CommandFailure::new(2, "workflow", error.to_string()),
         Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
             CommandFailure::not_found("workflow_not_found", "the file of the workflow does not exist")
+        }
+        Error::MissingSecret { .. } => {
+            CommandFailure::usage(error.to_string()).hint("set the environment variable with this name")
         }
         Error::NotWaiting => CommandFailure::usage(error.to_string()).hint("leave out --answer to continue the run"),
         Error::Stopped { .. } | Error::Io { .. } => CommandFailure::new(70, "io", error.to_string()),

@@ -18,13 +18,13 @@ use serde_json::json;
 
 use crate::args::WorkArgs;
 use crate::errors::CommandFailure;
-use crate::flow_run::{failure, open_beside};
+use crate::flow_run::{self, open_beside};
 use crate::interrupt;
 use crate::key::NamedStore;
 use crate::output::{self, Printer, count, cut, escape};
 
 pub(crate) fn run(args: &WorkArgs, store: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
-    let flows = args.files.iter().map(|file| Flow::open(file).map_err(failure)).collect::<Result<Vec<_>, _>>()?;
+    let flows = args.files.iter().map(|file| flow_run::open(file)).collect::<Result<Vec<_>, _>>()?;
     let mut names = HashSet::new();
     if let Some(twice) = flows.iter().map(Flow::name).find(|name| !names.insert(*name)) {
         let message = format!("two workflows have the name {twice}; a worker finds the runs of a workflow by its name");

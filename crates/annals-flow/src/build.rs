@@ -9,10 +9,13 @@ use annals_graph::task::Context;
 
 use crate::expression::is_true;
 use crate::nodes;
+use crate::secrets::SecretSource;
 use crate::spec::{FlowEdge, FlowNode, FlowSpec, FlowWork, Outputs, Reducer};
 
-pub(crate) fn graph(spec: FlowSpec) -> Result<CompiledGraph<DynState>, GraphError> {
-    let FlowSpec { name, channels, start, nodes, folder, .. } = spec;
+/// `source` has the values of the secrets when a node runs.
+pub(crate) fn graph(spec: FlowSpec, source: &Arc<SecretSource>) -> Result<CompiledGraph<DynState>, GraphError> {
+    let FlowSpec { name, channels, start, nodes, folder, secrets, .. } = spec;
+    let secrets = move |source: &SecretSource| source.read(&secrets);
     let mut graph = StateGraph::with_schema(schema(channels).build()).name(name);
     for first in start {
         graph = graph.edge(START, first);
@@ -29,8 +32,10 @@ pub(crate) fn graph(spec: FlowSpec) -> Result<CompiledGraph<DynState>, GraphErro
         let node: Arc<str> = name.into();
         graph = match work {
             FlowWork::Run(spec) => {
-                let folder = folder.clone();
-                let run = move |state: &DynState, context: &Context| nodes::run(&spec, &folder, retry, state, context);
+                let (folder, source, secrets) = (folder.clone(), Arc::clone(source), secrets.clone());
+                let run = move |state: &DynState, context: &Context| {
+                    nodes::run(&spec, &folder, secrets(&source)?, retry, state, context)
+                };
                 graph.node_with(Arc::clone(&node), run, options)
             }
             FlowWork::Set(writes) => {
@@ -55,21 +60,23 @@ pub(crate) fn graph(spec: FlowSpec) -> Result<CompiledGraph<DynState>, GraphErro
                 graph.node_with(Arc::clone(&node), ask, options)
             }
             FlowWork::Http(spec) => {
-                let send = move |state: &DynState, context: &Context| nodes::http(&spec, state, context);
+                let (source, secrets) = (Arc::clone(source), secrets.clone());
+                let send =
+                    move |state: &DynState, context: &Context| nodes::http(&spec, &secrets(&source)?, state, context);
                 graph.node_with(Arc::clone(&node), send, options)
             }
             FlowWork::Call(spec, call) => {
-                let inner = InnerFlow::of(*spec)?;
+                let inner = InnerFlow::of(*spec, source)?;
                 let run = move |state: &DynState, context: &Context| nodes::call(&inner, &call, state, context);
                 graph.node_with(Arc::clone(&node), run, options)
             }
             FlowWork::Each(spec, each) => {
-                let inner = Arc::new(InnerFlow::of(*spec)?);
+                let inner = Arc::new(InnerFlow::of(*spec, source)?);
                 let run =
                     move |state: &DynState, context: &Context| nodes::run_each(&inner, &each, retry, state, context);
                 graph.node_with(Arc::clone(&node), run, options)
             }
-            FlowWork::Workflow(spec) => graph.node_with(Arc::clone(&node), self::graph(*spec)?, options),
+            FlowWork::Workflow(spec) => graph.node_with(Arc::clone(&node), self::graph(*spec, source)?, options),
         };
         match after.as_slice() {
             [] => {}
@@ -89,9 +96,9 @@ pub(crate) struct InnerFlow {
 }
 
 impl InnerFlow {
-    fn of(mut spec: FlowSpec) -> Result<Self, GraphError> {
+    fn of(mut spec: FlowSpec, source: &Arc<SecretSource>) -> Result<Self, GraphError> {
         let outputs = std::mem::take(&mut spec.outputs);
-        Ok(Self { graph: graph(spec)?, outputs })
+        Ok(Self { graph: graph(spec, source)?, outputs })
     }
 }
 

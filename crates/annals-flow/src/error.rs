@@ -57,6 +57,12 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
+    /// A secret of the file has no value. Nothing ran.
+    #[error("secret `{name}` of the workflow has no value; nothing ran")]
+    MissingSecret {
+        /// Its name.
+        name: String,
+    },
     /// The run was stopped from outside before its end. The thread can be continued.
     #[error("the run was stopped: {reason}")]
     Stopped {

@@ -67,16 +67,21 @@ impl Expression {
 
     /// Returns the channels that the expression reads.
     pub(crate) fn channels(&self) -> Vec<&str> {
+        self.paths().into_iter().filter_map(|path| path.first().map(String::as_str)).collect()
+    }
+
+    /// Returns the paths that the expression reads.
+    pub(crate) fn paths(&self) -> Vec<&[String]> {
         match self {
             Self::Literal(_) => Vec::new(),
-            Self::Path(path) => path.first().map(String::as_str).into_iter().collect(),
-            Self::Len(of) | Self::Str(of) | Self::Not(of) => of.channels(),
+            Self::Path(path) => vec![path],
+            Self::Len(of) | Self::Str(of) | Self::Not(of) => of.paths(),
             Self::Mapped(list, each) => {
-                let mut channels = list.channels();
-                channels.extend(each.channels().into_iter().filter(|channel| *channel != ITEM));
-                channels
+                let mut paths = list.paths();
+                paths.extend(each.paths().into_iter().filter(|path| path.first().is_none_or(|name| name != ITEM)));
+                paths
             }
-            Self::Two(_, left, right) => [left.channels(), right.channels()].concat(),
+            Self::Two(_, left, right) => [left.paths(), right.paths()].concat(),
         }
     }
 

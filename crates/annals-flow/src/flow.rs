@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use annals_graph::annals::base::{Clock, Map, Namespace, SystemClock, Value};
@@ -14,6 +15,7 @@ use annals_graph::{Durability, Input, IntoInput, Outcome, RunEvent, StreamData, 
 
 use crate::error::{Error, Result};
 use crate::limits::{LEASE, SUPERSTEPS_MAX, WAIT_LOOK};
+use crate::secrets::SecretSource;
 use crate::spec::Outputs;
 use crate::{build, nodes, parse};
 
@@ -47,6 +49,9 @@ pub struct Flow {
     channels: Vec<String>,
     input: Map,
     outputs: Outputs,
+    /// The names of the secrets, those of workflows in it included.
+    secrets: Vec<String>,
+    source: Arc<SecretSource>,
 }
 
 /// The input of [`Flow::run`]: nothing, values of channels, or a resume value.
@@ -205,11 +210,12 @@ impl Flow {
         let (description, input) = (spec.description.take(), std::mem::take(&mut spec.input));
         let channels = spec.channels.iter().map(|(channel, _)| channel.clone()).collect();
         let outputs = std::mem::take(&mut spec.outputs);
-        let graph = build::graph(spec).map_err(annals_graph::Error::from)?;
+        let (secrets, source) = (spec.all_secrets(), Arc::new(SecretSource::default()));
+        let graph = build::graph(spec, &source).map_err(annals_graph::Error::from)?;
         // These hold for the runs of a worker as well.
         let graph =
             graph.with_config(|run| run.durability(Durability::Sync).recursion_limit(SUPERSTEPS_MAX).record_ends(true));
-        Ok(Self { graph, description, channels, input, outputs })
+        Ok(Self { graph, description, channels, input, outputs, secrets, source })
     }
 
     /// Returns the name: that in the file, or the name of the file without its end.
@@ -243,10 +249,11 @@ impl Flow {
     /// [`Error::Run`] if a node fails or the store does, or, as a busy error, if another process runs the thread;
     /// [`Error::UnknownChannel`]; [`Error::NotWaiting`] for a resume value without an open interrupt, and
     /// [`Error::ResumeValue`] for one of another type than the interrupt asks for, which stays open;
-    /// [`Error::Outputs`].
+    /// [`Error::Outputs`]; [`Error::MissingSecret`], before anything runs.
     pub fn run(&self, thread: &Thread, input: FlowInput, on_event: &mut dyn FnMut(FlowEvent)) -> Result<FlowEnd> {
         let FlowInput { values, mut resume, restart, control } = input;
         self.known(values.as_ref())?;
+        self.source.read(&self.secrets).map_err(|missing| Error::MissingSecret { name: missing.0 })?;
         let head = thread.head()?;
         let is_waiting = head.as_ref().map(|head| head.interrupts()).transpose()?.is_some_and(|open| !open.is_empty());
         if resume.is_some() && !is_waiting {
@@ -319,6 +326,29 @@ impl Flow {
     #[must_use]
     pub fn on_event(mut self, listener: impl Fn(&RunEvent) + Send + Sync + 'static) -> Self {
         self.graph = self.graph.with_config(|run| run.on_event(listener));
+        self
+    }
+
+    /// Sets where the values of the secrets of the file come from; the first call counts. A value is read whenever a
+    /// node needs it, and is stored nowhere: the outputs and errors of nodes have `***` in its place.
+    ///
+    /// # Example
+    /// ```ignore-windows
+    /// use annals_flow::{Flow, FlowEnd, FlowInput};
+    /// use annals_graph::prelude::*;
+    ///
+    /// # fn main() -> annals_flow::Result<()> {
+    /// let text = "secrets = ['TOKEN']\nchannels = { said = 'last' }\n[nodes.a]\nrun = 'echo my $TOKEN'\ninto = 'said'";
+    /// let flow = Flow::parse("tell.toml", text)?.secrets(|name| (name == "TOKEN").then(|| "s3cret".to_owned()));
+    /// let thread = Store::memory().thread("t")?;
+    /// let FlowEnd::Done { state } = flow.run(&thread, FlowInput::new(), &mut |_| ())? else { panic!("it has ended") };
+    /// assert_eq!(state["said"], Value::from("my ***"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn secrets(self, lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        _ = self.source.set(lookup);
         self
     }
 

@@ -65,6 +65,7 @@ mod problem;
 mod process;
 mod reader;
 mod request;
+mod secrets;
 mod spec;
 mod tree;
 

@@ -14,9 +14,10 @@ use crate::expression::text_of;
 use crate::limits::{EACH_ITEMS_MAX, REQUEST_TIMEOUT_DEFAULT};
 use crate::process::{CommandError, CommandOutput, ReadyCommand, shown};
 use crate::request::ReadyRequest;
+use crate::secrets::Secrets;
 use crate::spec::{
     CallSpec, EachSpec, Filled, FlowRetry, HttpMethod, HttpSpec, ITEM, ItemList, OutputFormat, Outputs, Parameters,
-    RunSpec,
+    RunSpec, SECRETS,
 };
 
 /// A value that a node cannot use.
@@ -82,16 +83,18 @@ pub(crate) fn set(writes: &[(String, Filled)], state: &DynState) -> NodeResult<D
 pub(crate) fn run(
     spec: &RunSpec,
     folder: &Path,
+    secrets: Secrets,
     retry: Option<FlowRetry>,
     state: &DynState,
     context: &Context,
 ) -> NodeResult<DynUpdate> {
-    let ready = ready(spec, folder, state, context)?;
+    let mut ready = ready(spec, folder, state, context)?;
+    ready.env.extend(secrets.iter().cloned());
     let Some(list) = &spec.items else {
         let stdin = Value::Map(state.to_map()).to_json().to_string().into_bytes();
         let command = ReadyCommand { stdin, ..ready };
         let program = command.program();
-        let output = command.run(&|| context.is_cancelled())?;
+        let output = secrets.redacted_output(command.run(&|| context.is_cancelled()))?;
         return update(spec, &program, output);
     };
     let items = items(list, state)?;
@@ -108,7 +111,7 @@ pub(crate) fn run(
         let stdin = item.to_json().to_string().into_bytes();
         let command = ReadyCommand { argv: argv.clone(), env, folder: folder.clone(), stdin, timeout };
         let program = command.program();
-        let output = checked(&program, command.run(&|| context.is_cancelled())?)?;
+        let output = checked(&program, secrets.redacted_output(command.run(&|| context.is_cancelled()))?)?;
         Ok(formatted(format, &program, output.stdout)?)
     });
     let results = map(&task, retry, items, spec.parallel, context)?;
@@ -206,11 +209,21 @@ fn map(
 }
 
 /// Makes the request of a node.
-pub(crate) fn http(spec: &HttpSpec, state: &DynState, context: &Context) -> NodeResult<DynUpdate> {
+pub(crate) fn http(spec: &HttpSpec, secrets: &Secrets, state: &DynState, context: &Context) -> NodeResult<DynUpdate> {
     let url = spec.url.text(state)?;
     let mut headers = Vec::new();
     for (name, value) in &spec.headers {
-        headers.push((name.clone(), value.text(state)?));
+        let read = |name: &str| match name {
+            SECRETS if secrets.iter().next().is_some() => {
+                Value::Map(secrets.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect())
+            }
+            channel => state.value(channel).into_owned(),
+        };
+        let value = match value {
+            Filled::Value(value) => value.clone(),
+            Filled::Expression(expression) => expression.evaluate(&read).map_err(FlowNodeError)?,
+        };
+        headers.push((name.clone(), text_of(&value)));
     }
     // The same over attempts and crashes of a task: a server can tell a request that is repeated.
     if !matches!(spec.method, HttpMethod::Get | HttpMethod::Head) {
@@ -219,7 +232,8 @@ pub(crate) fn http(spec: &HttpSpec, state: &DynState, context: &Context) -> Node
     let body = spec.body.as_ref().map(|body| body.value(state)).transpose()?;
     let timeout = spec.timeout.unwrap_or(REQUEST_TIMEOUT_DEFAULT);
     let request = ReadyRequest { url: url.clone(), method: spec.method, headers, body, timeout };
-    let response = request.send(&|| context.is_cancelled())?;
+    let mut response = request.send(&|| context.is_cancelled())?;
+    response.body = secrets.redacted_bytes(response.body);
     let mut update = DynUpdate::new();
     match &spec.status {
         Some(channel) => update = update.set(channel.as_str(), i64::from(response.status)),

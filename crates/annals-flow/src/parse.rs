@@ -19,7 +19,7 @@ use crate::spec::{
 };
 use crate::tree::{self, FileMember, FileValue, ValueKind};
 
-const FILE_KEYS: &[&str] = &["name", "description", "channels", "input", "start", "outputs", "nodes"];
+const FILE_KEYS: &[&str] = &["name", "description", "channels", "input", "start", "outputs", "secrets", "nodes"];
 const NODE_KEYS: &[&str] = &[
     "run", "set", "wait", "ask", "http", "workflow", "after", "next", "into", "format", "status", "env", "folder",
     "timeout", "method", "headers", "body", "retry", "each", "parallel", "answer", "choices", "matrix", "with",
@@ -66,6 +66,7 @@ pub(crate) fn parse(text: &str, path: &Path, folder: PathBuf, depth: usize) -> R
         depth,
         channels: Vec::new(),
         nodes: HashSet::new(),
+        secrets: Vec::new(),
         targets: 0,
     };
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("workflow");
@@ -88,6 +89,8 @@ struct FlowParser<'a> {
     channels: Vec<(String, Option<Reducer>)>,
     /// The names of the nodes.
     nodes: HashSet<String>,
+    /// The names of the secrets.
+    secrets: Vec<String>,
     targets: usize,
 }
 
@@ -120,6 +123,7 @@ impl FlowParser<'_> {
             self.reader.problem(&(0..0), "the workflow has no nodes", Some("add a table [nodes.NAME]".into()));
         }
         self.nodes = listed.iter().map(|node| node.key.clone()).collect();
+        self.secrets = self.secret_names(get("secrets"));
         let mut nodes = Vec::new();
         for node in listed {
             if self.reader.name(&node.key, &node.span) {
@@ -138,8 +142,8 @@ impl FlowParser<'_> {
             let hint = "every node follows another one: name the first with start = \"NODE\"";
             self.reader.problem(&listed[0].span, "the workflow has no first node", Some(hint.into()));
         }
-        let (folder, outputs) = (self.folder.clone(), Outputs(outputs));
-        Ok(FlowSpec { name, description, folder, channels, input, start, outputs, nodes })
+        let (folder, outputs, secrets) = (self.folder.clone(), Outputs(outputs), self.secrets.clone());
+        Ok(FlowSpec { name, description, folder, channels, input, start, outputs, secrets, nodes })
     }
 
     fn limit(&mut self, n: usize, max: usize, what: &str, root: &FileValue) {
@@ -377,7 +381,7 @@ impl FlowParser<'_> {
             if header.key.is_empty() || !header.key.chars().all(is_token) {
                 self.reader.problem(&header.span, "a header has a name of letters, digits and hyphens", None);
             }
-            headers.extend(self.filled(&header.value).map(|value| (header.key.clone(), value)));
+            headers.extend(self.header(&header.value).map(|value| (header.key.clone(), value)));
         }
         self.needs_into(members, &["format"]);
         let body = get("body").and_then(|value| self.filled(value));

@@ -18,6 +18,8 @@ pub(crate) struct FlowSpec {
     pub(crate) input: Map,
     pub(crate) start: Vec<String>,
     pub(crate) outputs: Outputs,
+    /// The names of the secrets.
+    pub(crate) secrets: Vec<String>,
     pub(crate) nodes: Vec<FlowNode>,
 }
 
@@ -48,6 +50,25 @@ pub(crate) const REDUCERS: &[(&str, Reducer)] = &[
     ("text", Reducer::Text),
     ("messages", Reducer::Messages),
 ];
+
+impl FlowSpec {
+    /// Returns the names of the secrets of the workflow and of those in it.
+    pub(crate) fn all_secrets(&self) -> Vec<String> {
+        let mut names = self.secrets.clone();
+        for node in &self.nodes {
+            match &node.work {
+                FlowWork::Workflow(inner) | FlowWork::Call(inner, _) | FlowWork::Each(inner, _) => {
+                    names.extend(inner.all_secrets());
+                }
+                _ => {}
+            }
+        }
+        names
+    }
+}
+
+/// The name by which the headers of a request read the secrets.
+pub(crate) const SECRETS: &str = "secrets";
 
 #[derive(Debug)]
 pub(crate) struct FlowNode {

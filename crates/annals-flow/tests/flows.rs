@@ -211,6 +211,36 @@ fn a_matrix_runs_each_combination_and_repeats_none() {
 
 #[cfg(unix)]
 #[test]
+fn a_secret_is_stored_nowhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "secrets = ['TOKEN']\nchannels = { seen = 'last', list = 'last' }\n[nodes.a]\nrun = 'echo got $TOKEN'\n\
+                into = 'seen'\n[nodes.b]\nafter = 'a'\nmatrix = { n = [1, 2] }\nrun = 'echo $n $TOKEN'\ninto = 'list'\n\
+                [nodes.c]\nafter = 'b'\nrun = 'echo bad $TOKEN >&2; exit 3'\n";
+    let flow = || Flow::parse(folder.path().join("a.toml"), text).unwrap_or_else(|error| panic!("{error}"));
+    let file = folder.path().join("store.db");
+    let thread = Store::open(&file).unwrap().thread("t").unwrap();
+    let missing = flow().run(&thread, FlowInput::new(), &mut |_| ()).unwrap_err();
+    assert!(matches!(&missing, Error::MissingSecret { name } if name == "TOKEN"), "{missing}");
+    assert!(thread.head().unwrap().is_none(), "nothing ran");
+    let known = flow().secrets(|_| Some("hunter-2-hunter".to_owned()));
+    let failed = known.run(&thread, FlowInput::new(), &mut |_| ()).unwrap_err().to_string();
+    assert!(failed.contains("bad ***"), "{failed}");
+    let values = Value::Map(thread.head().unwrap().unwrap().values().unwrap()).to_json();
+    assert_eq!((&values["seen"], &values["list"]), (&json!("got ***"), &json!(["1 ***", "2 ***"])));
+    for name in ["store.db", "store.db-wal"] {
+        let bytes = fs::read(folder.path().join(name)).unwrap_or_default();
+        assert!(!bytes.windows(8).any(|part| part == b"hunter-2"), "{name}");
+    }
+    let header = "secrets = 'KEY'\nchannels = { s = 'last' }\n[nodes.a]\nhttp = 'http://a.example'\n";
+    let wrong = problems("a.toml", &format!("{header}headers = {{ X-A = '= secrets.KEI' }}"));
+    assert_eq!((wrong[0].line, wrong[0].message.as_str()), (5, "there is no such secret"), "{wrong:?}");
+    assert!(Flow::parse("a.toml", &format!("{header}headers = {{ X-A = \"= 'Bearer ' + secrets.KEY\" }}")).is_ok());
+    let wrong = problems("a.toml", &format!("{header}into = '= secrets.KEY'\nbody = '= secrets.KEY'"));
+    assert!(wrong.iter().any(|problem| problem.message.contains("`secrets` does not exist")), "{wrong:?}");
+}
+
+#[cfg(unix)]
+#[test]
 fn commands_read_the_state_and_print_updates() {
     let folder = tempfile::tempdir().unwrap();
     let text = r#"

@@ -83,6 +83,42 @@ fn a_build_is_tried_again_and_asks_for_its_tag() {
     assert_eq!((code(&again), lines(&again).0), (0, vec![]));
 }
 
+/// Each command of this test is a process of its own, so the run goes on in another process after each of them.
+#[test]
+fn a_release_asks_in_another_workflow_and_stores_no_secret() {
+    let bench = Bench::new();
+    let review = "channels = { title = 'last', verdict = 'last' }\noutputs = { verdict = '= verdict' }\n[nodes.ask]\n\
+                  ask = '= title'\nchoices = ['ship', 'wait']\ninto = 'verdict'\n";
+    fs::write(bench.path("review.toml"), review).unwrap();
+    let release = "name = 'release'\nsecrets = ['RELEASE_TOKEN']\noutputs = { url = '= url', built = '= built' }\n\
+        channels = { tag = 'last', built = 'last', review = 'last', url = 'last' }\n[nodes.build]\n\
+        matrix = { os = ['linux', 'mac'], arch = ['x64', 'arm'] }\nrun = 'echo $os-$arch | tee -a ran'\ninto = 'built'\n\
+        [nodes.review]\nafter = 'build'\nworkflow = 'review.toml'\ninto = 'review'\n\
+        with = { title = \"= 'Ship ' + (tag ?? 'next') + ' with ' + str(len(built)) + ' files?'\" }\n\
+        next = [{ if = \"review.verdict == 'ship'\", to = 'publish' }]\n\
+        [nodes.publish]\nrun = 'echo https://a.example/?token=$RELEASE_TOKEN'\ninto = 'url'\n";
+    fs::write(bench.path("release.toml"), release).unwrap();
+    let annals = |arguments: &[&str], token: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_annals"));
+        command.args(["run", "release.toml", "--store", "release.db", "--json"]).args(arguments);
+        command.current_dir(bench.folder.path()).stdin(Stdio::null()).env_remove("RELEASE_TOKEN");
+        command.envs(token.map(|token| ("RELEASE_TOKEN", token))).output().unwrap()
+    };
+    let missing = annals(&[], None);
+    assert!(code(&missing) == 2 && stderr(&missing).contains("secret `RELEASE_TOKEN`"), "{missing:?}");
+    let waiting = annals(&[], Some("tiger-tiger"));
+    assert_eq!((code(&waiting), &lines(&waiting).1["question"]), (1, &json!("Ship next with 4 files?")), "{waiting:?}");
+    let refused = annals(&["--answer", "maybe"], Some("tiger-tiger"));
+    assert!(code(&refused) == 2 && stderr(&refused).contains("one of"), "{refused:?}");
+    let done = annals(&["--answer", "ship"], Some("tiger-tiger"));
+    let state =
+        json!({ "url": "https://a.example/?token=***", "built": ["linux-x64", "linux-arm", "mac-x64", "mac-arm"] });
+    assert_eq!((code(&done), &lines(&done).1["state"]), (0, &state), "{done:?}");
+    assert_eq!(fs::read_to_string(bench.path("ran")).unwrap().lines().count(), 4, "no file is built twice");
+    let stored = fs::read(bench.path("release.db")).unwrap();
+    assert!(!stored.windows(11).any(|part| part == b"tiger-tiger"));
+}
+
 #[test]
 fn a_git_history_is_summarised() {
     let bench = Bench::new();

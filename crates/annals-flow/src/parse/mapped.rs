@@ -1,10 +1,10 @@
-//! Reads what a node maps, and the parameters of the workflow that it calls.
+//! Reads what a node maps, the parameters of the workflow that it calls, and secrets.
 
 use std::path::Path;
 
 use super::{FlowParser, member};
 use crate::limits::{EACH_ITEMS_MAX, PARALLEL_MAX};
-use crate::spec::{Filled, FlowSpec, ItemList};
+use crate::spec::{Filled, FlowSpec, ItemList, SECRETS};
 use crate::tree::{FileMember, FileValue, ValueKind};
 
 /// Variables of a command that a member of a matrix must not replace.
@@ -64,6 +64,38 @@ impl FlowParser<'_> {
             self.reader.problem(&value.span, message, None);
         }
         lists
+    }
+
+    /// Reads the names of secrets.
+    pub(super) fn secret_names(&mut self, value: Option<&FileValue>) -> Vec<String> {
+        let mut names = Vec::new();
+        for (name, span) in value.map(|value| self.reader.texts(value)).unwrap_or_default() {
+            let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            if name.is_empty() || !name.chars().all(fits) || is_reserved(&name) {
+                let hint = "it is a variable of commands: letters, digits and `_`, not ITEM, PATH, HOME or ANNALS_..";
+                self.reader.problem(&span, format!("`{name}` cannot be the name of a secret"), Some(hint.into()));
+            }
+            names.push(name);
+        }
+        names
+    }
+
+    /// Reads the value of a header, whose expression may read secrets.
+    pub(super) fn header(&mut self, value: &FileValue) -> Option<Filled> {
+        let filled = self.reader.filled(value)?;
+        let Filled::Expression(expression) = &filled else { return Some(filled) };
+        for path in expression.paths() {
+            match path {
+                [root, name] if root == SECRETS && self.secrets.contains(name) => {}
+                [root, ..] if root == SECRETS && !self.secrets.is_empty() => {
+                    let hint = format!("secrets.NAME with one of {}", self.secrets.join(", "));
+                    self.reader.problem(&value.span, "there is no such secret", Some(hint));
+                }
+                [channel, ..] => _ = self.channel_name(channel, &value.span),
+                [] => {}
+            }
+        }
+        Some(filled)
     }
 
     /// Reads `with`: values for channels of the workflow of a node.
