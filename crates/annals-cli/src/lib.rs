@@ -49,6 +49,7 @@ mod progress;
 mod prune;
 mod repair;
 mod restart;
+mod safe;
 mod search;
 mod serve;
 mod server;
@@ -206,6 +207,7 @@ fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
         Verb::Resume(args) => outside::resume(args, &outside::open(args, store)?, out),
         Verb::Retry(args) => outside::retry(args, &outside::open(args, store)?, out),
         Verb::Restart(args) => restart::run(args, &point::open_to_write(store)?, out),
+        Verb::Safe(args) => safe::run(args, &point::open_to_read(store)?, out),
         Verb::Export(args) => transfer::export(args, &point::open_to_read(store)?, store, out),
         Verb::Import(args) => transfer::import(args, no_input, store, out),
         Verb::Demo(args) => demo::run(args, store, out),

@@ -53,6 +53,23 @@ pub(crate) struct CancelArgs {
     pub(crate) reason: String,
 }
 
+const SAFE_EXAMPLES: &str = "\
+Examples:
+  annals safe order-17                 may its run go on?
+  annals safe order-17~3               what would run again from here?
+  annals safe order-17@{step:4} && annals restart order-17@{step:4}
+
+The verdict is one of: safe; answer (an interrupt is open); repeats (tasks that ran after the point, or were cut
+short at it, would run again, with their effects); running (a process runs the thread). The exit code is 0 for safe,
+else 1. A fork runs what a restart runs, under new task ids.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = SAFE_EXAMPLES)]
+pub(crate) struct SafeArgs {
+    /// THREAD[@POINT]
+    pub(crate) point: String,
+}
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct RestartArgs {
     /// THREAD[@POINT]

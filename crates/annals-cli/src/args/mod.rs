@@ -19,7 +19,7 @@ pub(crate) use change::{
     ArchiveArgs, BranchArgs, CopyArgs, EraseArgs, FactsArgs, ForkArgs, PruneArgs, RewindArgs, RmArgs, SwitchArgs,
     ThreadArg, UpdateArgs,
 };
-pub(crate) use control::{AnswerArgs, CancelArgs, ChosenThreads, RestartArgs, SignalArgs};
+pub(crate) use control::{AnswerArgs, CancelArgs, ChosenThreads, RestartArgs, SafeArgs, SignalArgs};
 pub(crate) use file::{
     BackupArgs, CheckArgs, CompletionsArgs, DemoArgs, DoctorArgs, ManArgs, RecoverArgs, RestoreArgs,
 };
@@ -240,6 +240,8 @@ pub(crate) enum Verb {
     Retry(ChosenThreads),
     /// Continue a thread from an older checkpoint, whose tasks run anew; nothing is deleted
     Restart(RestartArgs),
+    /// Say whether a point may be resumed or forked: what would run, what would run again, and what waits
+    Safe(SafeArgs),
     /// Write the messages at a point in the format of another program
     Export(ExportArgs),
     /// Read the histories of other programs, or start a new thread with messages and print its id

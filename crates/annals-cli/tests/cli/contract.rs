@@ -179,6 +179,7 @@ fn every_document_has_its_documented_shape() {
         compare(name, &waiting.json(arguments));
     }
     let asking = super::outside::asking();
+    compare("safe", &document(&asking.annals(&["safe", "order", "--json"]).stdout));
     compare("answer", &asking.json(&["answer", "order", "many"]));
     super::outside::work(&asking);
     compare("retry", &asking.json(&["retry", "order"]));

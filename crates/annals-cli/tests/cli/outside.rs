@@ -177,6 +177,40 @@ fn counted() -> CompiledGraph<Sum> {
         .unwrap()
 }
 
+/// The verdict of a point says what a restart there would run, and what it would repeat.
+#[test]
+fn a_point_is_safe_if_nothing_runs_twice() {
+    let bench = Bench::new();
+    let store = Store::open(bench.path("store.db")).unwrap();
+    counted().invoke(&store.thread("sum").unwrap(), Sum::update().n(100)).unwrap();
+    drop(store);
+    let safe = |point: &str| {
+        let output = bench.annals(&["safe", point, "--json"]);
+        (code(&output), document(&output.stdout))
+    };
+    let (code_at_end, end) = safe("sum");
+    assert_eq!(
+        (code_at_end, &end["verdict"], &end["would_run"], &end["later"]),
+        (0, &json!("safe"), &json!([]), &json!(0))
+    );
+    let (code_before, before) = safe("sum~1");
+    assert_eq!((code_before, &before["verdict"], &before["would_run"]), (1, &json!("repeats"), &json!(["ten"])));
+    assert_eq!((&before["repeated"][0]["node"], before["repeated"].as_array().unwrap().len()), (&json!("ten"), 1));
+    assert_eq!(safe("sum~2").1["repeated"].as_array().unwrap().len(), 2);
+    // After a restart the task is due at the head, and has not run from there.
+    bench.json(&["restart", "sum~1"]);
+    let (code_due, due) = safe("sum");
+    assert_eq!((code_due, &due["verdict"], &due["would_run"]), (0, &json!("safe"), &json!(["ten"])));
+
+    let waiting = asking();
+    let asked = waiting.annals(&["safe", "order", "--json"]);
+    let asked_facts = document(&asked.stdout);
+    assert_eq!((code(&asked), &asked_facts["verdict"]), (1, &json!("answer")), "{asked_facts}");
+    assert_eq!(asked_facts["interrupts"].as_array().unwrap().len(), 1);
+    let text = waiting.annals(&["safe", "order"]);
+    assert!(String::from_utf8_lossy(&text.stdout).contains("is open"), "{text:?}");
+}
+
 /// The tasks of an older checkpoint run anew, with its state; the abandoned branch stays.
 #[test]
 fn a_thread_is_restarted_from_a_step() {
