@@ -40,7 +40,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 159] = [
+const FIGURES: [Figure; 160] = [
     figure("append_full_ratio", "append", FigureTarget::AtLeast(0.8)),
     figure("append_normal_ratio", "append", FigureTarget::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", FigureTarget::None),
@@ -164,6 +164,8 @@ const FIGURES: [Figure; 159] = [
     figure("search_us_1m", "search", FigureTarget::AtMost(50_000.0)).about(
         "the 95th percentile of 1,000 searches for one to three words, drawn as often as in the 1,000,000 short messages",
     ),
+    figure("mcp_search_ms", "search", FigureTarget::AtMost(20.0))
+        .about("the same searches by the tool of `annals mcp`, from the line of a request to that of its response"),
     figure("page_first_byte_ms_threads", "pages", FigureTarget::AtMost(20.0)),
     figure("page_ms_threads", "pages", FigureTarget::AtMost(100.0)),
     figure("page_first_byte_ms_thread", "pages", FigureTarget::AtMost(20.0)),

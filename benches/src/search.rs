@@ -7,6 +7,8 @@ use annals::store::batch::{
 use annals::store::log::LogExt;
 use annals::store::record::Source;
 use annals::store::{SearchOptions, SearchQuery, SqliteBackend, Synchronous};
+use annals_mcp::{McpOptions, McpServer};
+use serde_json::json;
 
 use crate::disk::{self, OpenedStore, same};
 use crate::figures::FigureReport;
@@ -29,7 +31,8 @@ pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let opened = disk::open(&path, Synchronous::Normal)?;
     fill(&opened, size)?;
     let mut dice = SeededNumbers(7);
-    let queries: Vec<SearchQuery> = (0..bench.runs(1_000, 20)).map(|_| query(&mut dice)).collect();
+    let drawn: Vec<SearchedWords> = (0..bench.runs(1_000, 20)).map(|_| SearchedWords::draw(&mut dice)).collect();
+    let queries: Vec<SearchQuery> = drawn.iter().map(SearchedWords::query).collect();
     let scans = times(&opened.backend, &queries[..queries.len().min(bench.runs(3, 2))])?;
     report.extra("search_scan_ms", scans.last().ok_or("no search")? / 1_000.0);
     let before = opened.bytes(&path)?;
@@ -38,8 +41,32 @@ pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     report.extra("search_index_bytes_per_message", (opened.bytes(&path)? - before) as f64 / size as f64);
     let sorted = times(&opened.backend, &queries)?;
     report.extra("search_us_1m_median", median(&sorted));
-    report.set("search_us_1m", sorted[(sorted.len() * 95).div_ceil(100) - 1]);
+    report.set("search_us_1m", percentile_95(&sorted));
+    let served = served(&opened, &drawn)?;
+    report.extra("mcp_search_ms_median", median(&served));
+    report.set("mcp_search_ms", percentile_95(&served));
     commits(bench, report)
+}
+
+fn percentile_95(sorted: &[f64]) -> f64 {
+    sorted[(sorted.len() * 95).div_ceil(100) - 1]
+}
+
+/// Returns the times of searches by the server of the Model Context Protocol in milliseconds, ascending: from the line
+/// of a request to that of its response, with 20 hits.
+fn served(opened: &OpenedStore, drawn: &[SearchedWords]) -> Result<Vec<f64>> {
+    let server = McpServer::new(opened.store.clone(), McpOptions::new());
+    let mut times = Vec::with_capacity(drawn.len());
+    for words in drawn {
+        let request = words.request();
+        let mut response = Vec::new();
+        let (us, ()) = timed(|| Ok(server.run(request.as_bytes(), &mut response)?))?;
+        let is_reply = response.windows(15).any(|part| part == b"\"isError\":false");
+        same("the search is answered", is_reply, true)?;
+        times.push(us / 1_000.0);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times)
 }
 
 /// Returns the times of searches in microseconds, ascending.
@@ -122,12 +149,31 @@ fn word(dice: &mut SeededNumbers) -> String {
     (0..3 + letters.below(7)).map(|_| char::from(b"etaoinshrdlu"[letters.below(12) as usize])).collect()
 }
 
-/// Returns a search for one to three words, every fourth in one thread.
-fn query(dice: &mut SeededNumbers) -> SearchQuery {
-    let words: Vec<String> = (0..=dice.below(3)).map(|_| word(dice)).collect();
-    let query = SearchQuery::new(words.join(" "));
-    match dice.below(4) {
-        0 => query.thread(format!("thread {:03}", dice.below(THREADS))),
-        _ => query,
+/// One to three words to be searched for, every fourth time in one thread.
+struct SearchedWords {
+    text: String,
+    thread: Option<String>,
+}
+
+impl SearchedWords {
+    fn draw(dice: &mut SeededNumbers) -> Self {
+        let words: Vec<String> = (0..=dice.below(3)).map(|_| word(dice)).collect();
+        let thread = (dice.below(4) == 0).then(|| format!("thread {:03}", dice.below(THREADS)));
+        Self { text: words.join(" "), thread }
+    }
+
+    fn query(&self) -> SearchQuery {
+        let query = SearchQuery::new(&self.text);
+        match &self.thread {
+            Some(thread) => query.thread(thread),
+            None => query,
+        }
+    }
+
+    /// Returns the search as a request of the Model Context Protocol, on one line.
+    fn request(&self) -> String {
+        let arguments = json!({ "query": self.text, "thread": self.thread });
+        let params = json!({ "name": "search", "arguments": arguments });
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string()
     }
 }
