@@ -92,6 +92,16 @@ pub(crate) fn completed(
     Ok(request)
 }
 
+fn prompt_failed(error: BoxError) -> AgentError {
+    match error.downcast::<AgentError>() {
+        Ok(error) => *error,
+        Err(error) => {
+            let message = format!("a prompt function failed: {error}");
+            AgentError::with_source(AgentErrorKind::Function, message, error.into())
+        }
+    }
+}
+
 /// Begins a run.
 pub(crate) fn begin(
     core: &AgentCore,
@@ -106,16 +116,9 @@ pub(crate) fn begin(
     let mut messages = clean(&history, args);
     let mut keeps = Arc::ptr_eq(&messages, &history) || messages == history;
     drop(history);
-    let failed = |error: BoxError| match error.downcast::<AgentError>() {
-        Ok(error) => *error,
-        Err(error) => {
-            let message = format!("a prompt function failed: {error}");
-            AgentError::with_source(AgentErrorKind::Function, message, error.into())
-        }
-    };
     let usage = RunUsage::default();
     let info = RunInfo { shared, messages: &[], usage: &usage, run_id: &run_id };
-    let renewed = renewed(core, &messages, &info).map_err(failed)?;
+    let renewed = renewed(core, &messages, &info).map_err(prompt_failed)?;
     let mut progress = AgentProgress { run_id, conversation_id, usage, ..AgentProgress::default() };
     progress.next = NextStep::Ask;
     progress.first_new = messages.len();
@@ -130,7 +133,7 @@ pub(crate) fn begin(
         match messages.split_last() {
             Some((ModelMessage::Request(last), before)) => {
                 progress.resends = true;
-                let request = completed(last.clone(), core, shared, &progress, before).map_err(failed)?;
+                let request = completed(last.clone(), core, shared, &progress, before).map_err(prompt_failed)?;
                 keeps &= request == *last;
                 let messages_mut = Arc::make_mut(&mut messages);
                 messages_mut.pop();
@@ -140,7 +143,7 @@ pub(crate) fn begin(
             Some((ModelMessage::Response(last), _)) => {
                 let has_calls = last.tool_calls().next().is_some();
                 let request = completed(ModelRequest::new(Vec::new()), core, shared, &progress, &messages);
-                let request = request.map_err(failed)?;
+                let request = request.map_err(prompt_failed)?;
                 if has_calls || request.instructions.is_none() {
                     progress.next = NextStep::React;
                 } else {
@@ -148,18 +151,17 @@ pub(crate) fn begin(
                 }
                 return Ok(BegunRun { messages, keeps, progress });
             }
-            Some(_) => {}
-            None => {}
+            _ => {}
         }
     }
     let mut parts = Vec::new();
     if messages.is_empty() {
         let info = core.info(shared, &progress, &messages);
-        parts = core.system_prompts.parts(&info).map_err(failed)?;
+        parts = core.system_prompts.parts(&info).map_err(prompt_failed)?;
     }
     let now = shared.now();
     parts.extend(args.prompt.clone().map(|content| UserPromptPart::new(content, now).into()));
-    let request = completed(ModelRequest::new(parts), core, shared, &progress, &messages).map_err(failed)?;
+    let request = completed(ModelRequest::new(parts), core, shared, &progress, &messages).map_err(prompt_failed)?;
     if messages.is_empty() && request.parts.is_empty() && request.instructions.is_none() {
         return Err(AgentError::input("a run needs a prompt, a history or instructions"));
     }

@@ -122,9 +122,9 @@ impl SafetyFacts {
             }
         }
         for open in &self.open {
-            let question = words::brief(&open.value.to_json());
-            let question = cut(&question, QUESTION_CELLS).into_owned();
-            add("answer", format!("interrupt {} is open: {question}", escape(&open.id)));
+            let asked = words::brief(&open.value.to_json());
+            let asked = cut(&asked, QUESTION_CELLS).into_owned();
+            add("answer", format!("interrupt {} is open: {asked}", escape(&open.id)));
         }
         if self.later > 0 {
             add("safe", format!("the branch after the point stays: {}", count(self.later, "checkpoint")));

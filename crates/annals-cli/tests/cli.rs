@@ -613,45 +613,6 @@ fn the_demo_writes_only_where_it_may() {
 }
 
 #[test]
-fn data_cannot_control_the_terminal() {
-    let bench = Bench::new();
-    let store = Store::open(bench.path("store.db")).unwrap();
-    let evil = "\x1b[31mred\u{202e}\u{9b}\u{7f}\r\x07";
-    let graph = StateGraph::with_schema(DynSchema::new().last("text").messages("talk").build())
-        .node("ask", move |_: &DynState, context: &Context| {
-            context.interrupt(evil)?;
-            Ok(())
-        })
-        .edge(START, "ask")
-        .compile()
-        .unwrap();
-    let thread = format!("thread{evil}");
-    let update = DynUpdate::new().set("text", evil).messages("talk", [Message::human(evil)]);
-    graph.invoke(&store.thread(&thread).unwrap(), update).unwrap();
-    drop(store);
-    let commands: [&[&str]; 9] = [
-        &["threads"],
-        &["log", &thread],
-        &["show", &thread],
-        &["show", &thread, "text"],
-        &["show", &thread, "--messages", "3"],
-        &["show", &thread, "--writes"],
-        &["diff", &thread],
-        &["show", &format!("{thread}@ffff")],
-        &["fork", &thread, "--name", evil],
-    ];
-    for arguments in commands {
-        for json in [&[][..], &["--json"]] {
-            let output = bench.annals(&[arguments, json].concat());
-            let all = format!("{}{}", String::from_utf8(output.stdout.clone()).unwrap(), stderr(&output));
-            let bad = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
-            assert!(!all.contains(bad) && !all.is_empty(), "{arguments:?}: {all:?}");
-        }
-    }
-    assert_eq!(bench.json(&["show", &thread, "text"])["value"], evil, "and JSON keeps it whole");
-}
-
-#[test]
 fn a_closed_pipe_is_not_an_error() {
     let bench = Bench::ran();
     let mut child = Command::new(env!("CARGO_BIN_EXE_annals"))

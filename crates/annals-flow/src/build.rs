@@ -10,7 +10,7 @@ use annals_graph::task::Context;
 use crate::expression::is_true;
 use crate::nodes;
 use crate::secrets::SecretSource;
-use crate::spec::{FlowEdge, FlowNode, FlowSpec, FlowWork, Outputs, Reducer};
+use crate::spec::{FlowEdge, FlowNode, FlowRetry, FlowSpec, FlowWork, Outputs, Reducer};
 
 /// `source` has the values of the secrets when a node runs.
 pub(crate) fn graph(spec: FlowSpec, source: &Arc<SecretSource>) -> Result<CompiledGraph<DynState>, GraphError> {
@@ -21,14 +21,7 @@ pub(crate) fn graph(spec: FlowSpec, source: &Arc<SecretSource>) -> Result<Compil
         graph = graph.edge(START, first);
     }
     for FlowNode { name, work, after, next, retry } in nodes {
-        let options = NodeOptions::new();
-        // The items of a list are retried one by one.
-        let is_each =
-            matches!(&work, FlowWork::Run(spec) if spec.items.is_some()) || matches!(&work, FlowWork::Each(..));
-        let options = match retry.filter(|_| !is_each) {
-            Some(retry) => options.retry(nodes::policy(retry)),
-            None => options,
-        };
+        let options = options(&work, retry);
         let node: Arc<str> = name.into();
         graph = match work {
             FlowWork::Run(spec) => {
@@ -86,6 +79,16 @@ pub(crate) fn graph(spec: FlowSpec, source: &Arc<SecretSource>) -> Result<Compil
         graph = with_edges(graph, node, next);
     }
     graph.compile()
+}
+
+/// Returns the options of a node. The items of a list are retried one by one, and not with it.
+fn options(work: &FlowWork, retry: Option<FlowRetry>) -> NodeOptions<DynState> {
+    let is_each = matches!(work, FlowWork::Run(spec) if spec.items.is_some()) || matches!(work, FlowWork::Each(..));
+    let options = NodeOptions::new();
+    match retry.filter(|_| !is_each) {
+        Some(retry) => options.retry(nodes::policy(retry)),
+        None => options,
+    }
 }
 
 /// A workflow that a node calls.

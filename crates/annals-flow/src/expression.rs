@@ -46,11 +46,11 @@ const OPERATORS: &[(&str, u8)] = &[
     ("in", 3),
     ("+", 4),
     ("-", 4),
-    ("??", 5),
+    ("??", TIGHTEST),
 ];
 
-/// The highest rank of an operator.
-const RANK_MAX: u8 = 5;
+/// The rank of the operator that binds tightest.
+const TIGHTEST: u8 = 5;
 
 impl Expression {
     pub(crate) fn parse(text: &str) -> Result<Self, ExpressionError> {
@@ -312,7 +312,7 @@ impl<'a> ExpressionParser<'a> {
         if depth > DEPTH_MAX {
             return Err(self.wrong(format!("an expression has at most {DEPTH_MAX} levels")));
         }
-        if rank > RANK_MAX {
+        if rank > TIGHTEST {
             return self.one(depth);
         }
         if rank == 3 && self.take("not") {

@@ -6,13 +6,13 @@
 //! | [`McpServer`] | a server: messages of JSON-RPC in, one a line, and responses out |
 //! | [`McpOptions`] | its options: reading only, or writing too |
 //!
-//! It is the verb `mcp` of the command `annals`. Tools that read: `search`, `threads`, `thread`, `show`, `diff`, `blame`,
-//! `log` and `what_fixed`; tools that write, only if they are allowed: `append`, `fork` and `note`.
+//! It is the verb `mcp` of the command `annals`. Tools that read: `search`, `threads`, `thread`, `show`, `diff`,
+//! `blame`, `log` and `what_fixed`; tools that write, only if they are allowed: `append`, `fork` and `note`.
 //!
-//! Invariants: a request has at most 1 MiB and a reply at most 8,000 characters of content, followed by the arguments of
-//! the call that goes on; content of the store stands between marks that it cannot hold, and descriptions say that it is
-//! not to be obeyed; a wrong argument is an error with a code, the field and the limit. *Absent:* resources, prompts,
-//! sampling, HTTP, and requests at the same time: each is answered before the next is read.
+//! Invariants: a request has at most 1 MiB and a reply at most 8,000 characters of content, followed by the arguments
+//! of the call that goes on; content of the store stands between marks that it cannot hold, and descriptions say that
+//! it is not to be obeyed; a wrong argument is an error with a code, the field and the limit. *Absent:* resources,
+//! prompts, sampling, HTTP, and requests at the same time: each is answered before the next is read.
 //!
 //! # Recipe: serve a store over stdio
 //! ```no_run

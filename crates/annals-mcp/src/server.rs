@@ -29,7 +29,8 @@ impl McpOptions {
         Self::default()
     }
 
-    /// Offers the tools `append`, `fork` and `note`. They add checkpoints and threads, and change nothing that is stored.
+    /// Offers the tools `append`, `fork` and `note`. They add checkpoints and threads, and change nothing that is
+    /// stored.
     #[must_use]
     pub fn allow_write(mut self, allow_write: bool) -> Self {
         self.allow_write = allow_write;
