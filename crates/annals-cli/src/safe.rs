@@ -64,7 +64,7 @@ pub(crate) fn run(args: &args::SafeArgs, store: &Store, out: &mut Printer) -> Re
     Ok(u8::from(verdict != "safe"))
 }
 
-/// What is stored about a point and what came after it.
+/// The stored facts about a point and about the checkpoints that descend from it.
 struct SafetyFacts {
     is_running: bool,
     /// The nodes of the tasks at the point that have no stored result, or of all if the thread went on after it.
@@ -79,7 +79,7 @@ impl SafetyFacts {
     fn of(store: &Store, at: &Snapshot) -> Result<Self, CommandFailure> {
         let thread = store.thread(at.point().thread.as_str())?.with_namespace(at.point().namespace.clone());
         let lease = thread.last_lease()?;
-        let was_left = lease.as_ref().is_some_and(|lease| lease.expires_at.is_some());
+        let is_released = lease.as_ref().is_some_and(|lease| lease.expires_at.is_none());
         let is_running = lease.is_some_and(|lease| lease.is_live(store.now()));
         let after = descendants(&thread.history()?.collect::<Result<Vec<_>, _>>()?, at)?;
         let (mut repeated, later) = (Vec::new(), after.len());
@@ -87,8 +87,9 @@ impl SafetyFacts {
             repeated.extend(parent.steps(Some(child))?.into_iter().filter(had_effect));
         }
         let own = at.steps(None)?;
-        // The tasks of a fork or a restart were not begun, unless the owner of a lease died since.
-        let is_untouched = at.source() == Source::Fork && !was_left;
+        // The tasks of a fork or a restart were not begun if the last run released its lease. A run without a lease
+        // leaves no trace of a task that it has begun.
+        let is_untouched = at.source() == Source::Fork && is_released;
         if later == 0 && !is_untouched {
             repeated.extend(own.iter().filter(|step| step.state != StepState::Done && had_effect(step)).cloned());
         }
