@@ -44,7 +44,7 @@ impl DeferredRequests {
     }
 }
 
-/// What a call waits for, with the data of the tool for the person who decides.
+/// The event for which a call waits, with the data of the tool for the person who decides.
 pub(crate) enum CallWait {
     Approval(Value),
     Result(Value),

@@ -302,7 +302,7 @@ impl<'a> CallBatch<'a> {
         waits: &mut BTreeMap<usize, CallWait>,
     ) -> Result<(), BoxError> {
         let one_by_one = due.iter().any(|(_, tool, ..)| tool.is_sequential);
-        // No other call ends, and nobody is asked, before its step is stored.
+        // A single call: its step is stored before another call ends or a person is asked.
         let is_alone = due.len() == 1 && waits.is_empty();
         let mut started = Vec::new();
         let mut first_error = None;

@@ -107,20 +107,12 @@ pub struct ReactAgent {
     at_step_limit: Option<String>,
 }
 
-/// The parts that the nodes share.
+/// The agent that the nodes share, its tools in one node.
 struct ReactParts {
-    models: Vec<Arc<dyn ChatModel>>,
-    name: String,
-    prompt: Option<Message>,
+    agent: ReactAgent,
     definitions: Vec<ToolDefinition>,
     direct: Vec<String>,
     tools: ToolNode,
-    before: Vec<BeforeModel>,
-    after: Vec<AfterModel>,
-    output: Option<ReactOutput>,
-    limits: CallLimits,
-    review: Option<ToolReview>,
-    at_step_limit: Option<String>,
 }
 
 impl ReactAgent {
@@ -367,21 +359,14 @@ impl ReactAgent {
     ///
     /// # Errors
     /// [`GraphError`] if the graph is not valid.
-    pub fn compile(self) -> Result<CompiledGraph<ReactState>, GraphError> {
+    pub fn compile(mut self) -> Result<CompiledGraph<ReactState>, GraphError> {
         let output = self.output.as_ref().map(|output| output.definition.clone());
+        let tools = std::mem::take(&mut self.tools);
         let parts = Arc::new(ReactParts {
-            prompt: self.prompt.as_deref().map(Message::system),
-            definitions: self.tools.iter().map(AgentTool::definition).chain(output).collect(),
-            direct: self.tools.iter().filter(|tool| tool.returns_directly).map(|tool| tool.name().to_owned()).collect(),
-            tools: self.hooks.with_tools(self.tools),
-            models: self.models,
-            name: self.name,
-            before: self.before,
-            after: self.after,
-            output: self.output,
-            limits: self.limits,
-            review: self.review,
-            at_step_limit: self.at_step_limit,
+            definitions: tools.iter().map(AgentTool::definition).chain(output).collect(),
+            direct: tools.iter().filter(|tool| tool.returns_directly).map(|tool| tool.name().to_owned()).collect(),
+            tools: self.hooks.clone().with_tools(tools),
+            agent: self,
         });
         let is_transient =
             |error: &(dyn std::error::Error + 'static)| error.downcast_ref().is_some_and(ModelError::is_transient);
@@ -397,9 +382,9 @@ impl ReactAgent {
             let parts = Arc::clone(&runs);
             async move { parts.run(state, &context).await }
         };
-        let has_review = parts.review.is_some();
+        let has_review = parts.agent.review.is_some();
         let graph = StateGraph::<ReactState>::new()
-            .name(parts.name.as_str())
+            .name(parts.agent.name.as_str())
             .node_with(MODEL, ask, retry)
             .node_with(TOOLS, run, never.clone())
             .edge(START, MODEL)
@@ -428,13 +413,13 @@ impl fmt::Debug for ReactAgent {
 
 impl ReactParts {
     fn is_output(&self, call: &ToolCall) -> bool {
-        self.output.as_ref().is_some_and(|output| output.definition.name == call.name)
+        self.agent.output.as_ref().is_some_and(|output| output.definition.name == call.name)
     }
 
     /// Asks the model.
     async fn ask(&self, state: &ReactState, context: &Context) -> NodeResult<ReactStateUpdate> {
         let model = if state.react.falls_back { state.react.model } else { 0 };
-        if let Some(limit) = self.limits.models
+        if let Some(limit) = self.agent.limits.models
             && state.of_run().0 >= limit
         {
             let text = format!("The run has reached its limit of {limit} requests to the model.");
@@ -442,7 +427,7 @@ impl ReactParts {
         }
         let mut messages: Vec<Message> = state.messages.iter().cloned().collect();
         let mut stores = false;
-        for hook in &self.before {
+        for hook in &self.agent.before {
             match hook(&messages, context)? {
                 ModelInput::Unchanged => {}
                 ModelInput::Sent(sent) => messages = sent,
@@ -450,21 +435,22 @@ impl ReactParts {
                 ModelInput::End(message) => return Ok(ended(message)),
             }
         }
-        let sent = self.prompt.iter().cloned().chain(messages.iter().cloned()).collect();
+        let prompt = self.agent.prompt.as_deref().map(Message::system);
+        let sent = prompt.into_iter().chain(messages.iter().cloned()).collect();
         let call = ChatCall { messages: sent, tools: self.definitions.clone() };
-        let asked = &self.models[model.min(self.models.len() - 1)];
+        let asked = &self.agent.models[model.min(self.agent.models.len() - 1)];
         let mut response = match asked.respond(&call).await {
             Ok(response) => response,
-            Err(_) if model + 1 < self.models.len() => {
+            Err(_) if model + 1 < self.agent.models.len() => {
                 let progress = ReactProgress { model: model + 1, falls_back: true, ..ReactProgress::default() };
                 return Ok(ReactState::update().react(progress));
             }
             Err(error) => return Err(error.into()),
         };
-        for hook in &self.after {
+        for hook in &self.agent.after {
             hook(&mut response, context)?;
         }
-        if let Some(text) = &self.at_step_limit
+        if let Some(text) = &self.agent.at_step_limit
             && context.remaining_steps() < 2
             && !response.tool_calls().is_empty()
         {
@@ -489,9 +475,9 @@ impl ReactParts {
         let mut made = state.of_run().1;
         made.retain(|call| !self.is_output(call));
         for call in response.tool_calls() {
-            let Some(format) = self.output.as_ref().filter(|_| self.is_output(call)) else {
+            let Some(format) = self.agent.output.as_ref().filter(|_| self.is_output(call)) else {
                 let of_tool = made.iter().filter(|other| other.name == call.name).count();
-                let limits = &self.limits;
+                let limits = &self.agent.limits;
                 let is_beyond = |count: usize, limit: Option<&usize>| limit.is_some_and(|limit| count >= *limit);
                 if is_beyond(made.len(), limits.tools.as_ref()) || is_beyond(of_tool, limits.by_tool.get(&call.name)) {
                     let text =
@@ -539,7 +525,7 @@ impl ReactParts {
     /// Asks a person about the calls.
     fn ask_person(&self, state: &ReactState, context: &Context) -> NodeResult<ReactStateUpdate> {
         let (_, pending) = state.calls();
-        let Some(review) = &self.review else { return Ok(ReactState::update()) };
+        let Some(review) = &self.agent.review else { return Ok(ReactState::update()) };
         let reviewed = review.ask(&pending, context)?;
         let progress = ReactProgress { edits: reviewed.edits.into_iter().collect(), ..ReactProgress::default() };
         Ok(ReactState::update().messages(reviewed.answers).react(progress))
@@ -554,7 +540,7 @@ impl ReactParts {
         pending.retain(|call| !self.is_output(call));
         let node = match () {
             () if state.react.is_ended || calls.is_empty() => END,
-            () if reviews && self.review.as_ref().is_some_and(|review| review.concerns(&pending)) => REVIEW,
+            () if reviews && self.agent.review.as_ref().is_some_and(|review| review.concerns(&pending)) => REVIEW,
             () if !pending.is_empty() => TOOLS,
             () if state.structured_response.is_some() => END,
             () => MODEL,

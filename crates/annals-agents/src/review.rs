@@ -171,7 +171,8 @@ fn taken(reviewed: &[ReviewedCall<'_>], decisions: &[Value]) -> Result<Reviewed,
             ReviewDecision::Approve => {}
             ReviewDecision::Edit => {
                 let action = decision.get("edited_action").and_then(|action| action.to::<EditedCall>().ok());
-                let edited = action.ok_or_else(|| format!("an edit of tool {:?} has no other call", call.name))?;
+                let edited = action
+                    .ok_or_else(|| format!("the edit of the call of {:?} has no valid \"edited_action\"", call.name))?;
                 result.edits.push((call.id.clone().unwrap_or_default(), edited));
             }
             ReviewDecision::Reject if message.is_empty() => {

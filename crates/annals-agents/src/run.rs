@@ -369,7 +369,7 @@ pub(crate) fn history_of(
     known.peek(&state.messages, &*core.clock).map_err(unreadable)
 }
 
-/// Returns the error of a thread whose messages are no history.
+/// Returns the error of a thread whose messages do not read as a history.
 fn unreadable(error: LoadError) -> AgentError {
     let message = format!("the messages of the thread cannot be read as a history: {error}");
     AgentError::with_source(AgentErrorKind::Run, message, Arc::new(error))

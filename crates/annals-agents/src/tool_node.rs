@@ -208,8 +208,8 @@ impl ToolNode {
     /// Runs the calls of the last message of a model, for a node of one's own.
     ///
     /// # Errors
-    /// [`AgentError`] if there is no message of a model, or if two tools have one name; the error of a tool that the
-    /// model is not told. A call that waits returns its interrupt, which the node passes on with `?`.
+    /// [`AgentError`] if the list lacks a message of a model, or if two tools have one name; the error of a tool that
+    /// the model is not told. A call that waits returns its interrupt, which the node passes on with `?`.
     pub async fn run(&self, messages: &Messages, context: &Context) -> NodeResult<ToolReplies> {
         self.run_last(messages, None, context).await
     }
@@ -324,7 +324,7 @@ impl ToolNode {
         context: &Context,
     ) -> NodeResult<()> {
         let one_by_one = due.iter().any(|(_, tool, ..)| tool.is_sequential);
-        // No other call ends, and nobody is asked, before its step is stored.
+        // A single call: its step is stored before another call ends or a person is asked.
         let is_alone = due.len() == 1 && batch.waits.is_empty();
         let mut started = Vec::new();
         for (at, tool, args, approved) in due {

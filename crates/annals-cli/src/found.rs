@@ -17,7 +17,7 @@ pub(crate) struct HistoryGroup {
     pub(crate) paths: Vec<PathBuf>,
 }
 
-/// What stands in a group: the number of files, their bytes, and a hash of their names, lengths and times.
+/// The content of a group at a time: the number of files, their bytes, and a hash of their names, lengths and times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GroupStamp {
     pub(crate) files: usize,
@@ -36,7 +36,7 @@ impl HistoryGroup {
 }
 
 fn add(path: &Path, stamp: &mut GroupStamp, hasher: &mut DefaultHasher) {
-    // What vanishes while it is looked at is not there.
+    // A file that was removed since the folder was listed counts as absent.
     let Ok(metadata) = fs::symlink_metadata(path) else { return };
     if metadata.is_dir() {
         let mut entries: Vec<PathBuf> =

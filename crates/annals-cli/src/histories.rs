@@ -154,7 +154,7 @@ impl WatchedGroup {
     }
 
     fn import(&mut self, args: &args::ImportArgs, store: &Store) -> Result<ImportSummary, ImportError> {
-        // What changes from here on is read the next time.
+        // The stamp precedes the reading: a later change makes the group due again.
         self.read = Some(self.group.stamp());
         let started = SystemClock.elapsed();
         let mut importer = Importer::new(store);

@@ -13,7 +13,7 @@ const REDACTED: &str = "***";
 
 type Lookup = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// Where the values come from; the graph holds it, and [`Flow::secrets`](crate::Flow::secrets) sets it.
+/// The source of the values: the graph holds it, and [`Flow::secrets`](crate::Flow::secrets) sets it.
 #[derive(Default)]
 pub(crate) struct SecretSource(OnceLock<Lookup>);
 

@@ -27,6 +27,7 @@ use crate::limits::{
     DATABASE_BYTES_FREE, DATABASE_COPIES_MAX, DATABASE_RATIO_MAX, DATABASE_STEPS_BETWEEN, DATABASE_STEPS_MAX,
     DATABASE_WAIT_MS, RECORD_BYTES_MAX,
 };
+use crate::model::SourceSession;
 use crate::output::ReadOutput;
 
 /// The first bytes of a database.
@@ -238,6 +239,25 @@ impl SourceDatabase {
             return Ok(None);
         }
         Ok(Some(read))
+    }
+
+    /// Reads sessions by their keys, each within one snapshot, and stores them, until the database is exhausted.
+    pub(crate) fn sessions<K>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        place: &str,
+        out: &mut ReadOutput<'_>,
+        mut read: impl FnMut(K, &mut ReadOutput<'_>) -> Result<Option<SourceSession>, ImportError>,
+    ) -> Result<(), ImportError> {
+        for key in keys {
+            if self.is_exhausted() {
+                break;
+            }
+            if let Some(session) = self.snapshot(place, out, |out| read(key, out))?.flatten() {
+                out.session(session)?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the numbers of the rows that a query selects.

@@ -185,6 +185,7 @@ impl Connections {
     }
 
     /// Opens a connection, whose other half the caller drives.
+    #[allow(clippy::clone_on_copy, reason = "the connector is `Copy` without TLS alone")]
     pub(crate) async fn connect_with(&self) -> Result<(Client, ServerConnection), PgFault> {
         Ok(self.config.connect(self.tls.clone()).await?)
     }

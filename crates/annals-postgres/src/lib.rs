@@ -22,7 +22,6 @@
 
 mod backend;
 mod check;
-
 mod checksum;
 mod claim;
 mod client;

@@ -53,16 +53,8 @@ impl HistorySource for AdkFiles {
 
 fn read(database: &SourceDatabase, file: &SourceFile, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
     let numbers = database.row_numbers("SELECT rowid AS number FROM sessions ORDER BY create_time, rowid", []);
-    for number in database.settle(numbers, &file.name, out)?.unwrap_or_default() {
-        if database.is_exhausted() {
-            break;
-        }
-        let session = database.snapshot(&file.name, out, |out| read_session(database, number, file, out))?;
-        if let Some(session) = session.flatten() {
-            out.session(session)?;
-        }
-    }
-    Ok(())
+    let numbers = database.settle(numbers, &file.name, out)?.unwrap_or_default();
+    database.sessions(numbers, &file.name, out, |number, out| read_session(database, number, file, out))
 }
 
 /// Returns the timestamp of a column: seconds since 1970, or a text in UTC.

@@ -81,16 +81,8 @@ fn totals(of: &Json) -> Option<Usage> {
 
 fn read_database(database: &SourceDatabase, file: &SourceFile, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
     let sessions = database.row_numbers("SELECT rowid FROM sessions ORDER BY rowid", []);
-    for number in database.settle(sessions, &file.name, out)?.unwrap_or_default() {
-        if database.is_exhausted() {
-            break;
-        }
-        let session = database.snapshot(&file.name, out, |out| read_session(database, number, file, out))?;
-        if let Some(session) = session.flatten() {
-            out.session(session)?;
-        }
-    }
-    Ok(())
+    let sessions = database.settle(sessions, &file.name, out)?.unwrap_or_default();
+    database.sessions(sessions, &file.name, out, |number, out| read_session(database, number, file, out))
 }
 
 /// Reads the session with a number of a row.

@@ -70,16 +70,8 @@ fn read(database: &SourceDatabase, file: &SourceFile, out: &mut ReadOutput<'_>) 
     }
     let of_each = links.iter().zip(&heads).map(|((id, _), head)| (id.clone(), head.end_reason.clone()));
     let reasons: HashMap<String, String> = of_each.collect();
-    for head in order(&links, heads) {
-        if database.is_exhausted() {
-            break;
-        }
-        let session = database.snapshot(&file.name, out, |out| read_session(database, &head, &reasons, file, out))?;
-        if let Some(session) = session.flatten() {
-            out.session(session)?;
-        }
-    }
-    Ok(())
+    let heads = order(&links, heads);
+    database.sessions(heads, &file.name, out, |head, out| read_session(database, &head, &reasons, file, out))
 }
 
 /// Reads a session. `reasons` holds the reasons for which sessions ended.

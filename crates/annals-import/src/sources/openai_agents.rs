@@ -86,16 +86,8 @@ impl AgentsDatabase {
     fn read(&self, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
         let sql = format!("SELECT rowid AS number FROM {} ORDER BY created_at, rowid", self.sessions);
         let numbers = self.database.row_numbers(&sql, []);
-        for number in self.database.settle(numbers, &self.file.name, out)?.unwrap_or_default() {
-            if self.database.is_exhausted() {
-                break;
-            }
-            let session = self.database.snapshot(&self.file.name, out, |out| self.session(number, out))?;
-            if let Some(session) = session.flatten() {
-                out.session(session)?;
-            }
-        }
-        Ok(())
+        let numbers = self.database.settle(numbers, &self.file.name, out)?.unwrap_or_default();
+        self.database.sessions(numbers, &self.file.name, out, |number, out| self.session(number, out))
     }
 
     fn session(&self, number: i64, out: &mut ReadOutput<'_>) -> Result<Option<SourceSession>, ImportError> {

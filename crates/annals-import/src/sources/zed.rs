@@ -64,16 +64,8 @@ fn read_database(database: &SourceDatabase, file: &SourceFile, out: &mut ReadOut
         Ok(())
     });
     database.settle(read, &file.name, out)?;
-    for number in order(&links, numbers) {
-        if database.is_exhausted() {
-            break;
-        }
-        let session = database.snapshot(&file.name, out, |out| read_thread(database, number, file, out))?;
-        if let Some(session) = session.flatten() {
-            out.session(session)?;
-        }
-    }
-    Ok(())
+    let numbers = order(&links, numbers);
+    database.sessions(numbers, &file.name, out, |number, out| read_thread(database, number, file, out))
 }
 
 /// Reads the thread with a number of a row.
