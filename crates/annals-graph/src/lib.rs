@@ -154,8 +154,6 @@
 //! struct Chat {
 //!     #[channel(messages)]
 //!     messages: Messages,
-//!     #[channel(last)]
-//!     topic: Option<String>,
 //! }
 //!
 //! fn main() -> Result<()> {
