@@ -46,8 +46,19 @@ fn rust_files(under: &'static [&'static str]) -> impl Iterator<Item = (&'static 
 /// Returns the sources whose path begins with one of `under`; each file is scanned once.
 fn sources(under: &'static [&'static str]) -> Vec<&'static Source> {
     static SOURCES: OnceLock<Vec<Source>> = OnceLock::new();
-    let all =
-        SOURCES.get_or_init(|| rust_files(EVERYTHING).map(|(path, text)| Source::new(path.as_str(), text)).collect());
+    let all = SOURCES.get_or_init(|| {
+        let files: Vec<_> = rust_files(EVERYTHING).collect();
+        let read = |files: &[(&'static String, &'static String)]| {
+            files.iter().map(|(path, text)| Source::new(path.as_str(), text)).collect::<Vec<_>>()
+        };
+        // The tests wait for this: each core reads a part.
+        let parts = std::thread::available_parallelism().map_or(1, usize::from);
+        std::thread::scope(|scope| {
+            let readers: Vec<_> =
+                files.chunks(files.len().div_ceil(parts)).map(|part| scope.spawn(move || read(part))).collect();
+            readers.into_iter().flat_map(|reader| reader.join().expect("a file is read")).collect()
+        })
+    });
     let found: Vec<&Source> =
         all.iter().filter(|source| under.iter().any(|start| source.path.starts_with(start))).collect();
     assert!(!found.is_empty(), "no files under {under:?}");

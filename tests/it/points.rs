@@ -9,6 +9,8 @@ use annals::history::{Snapshot, Thread, short_ids};
 use annals::prelude::*;
 use annals::store::{MemoryBackend, OpenOptions, StoreError};
 
+use crate::cases;
+
 #[derive(State, Clone, Default)]
 struct Count {
     n: i64,
@@ -158,7 +160,7 @@ fn a_short_id_stays_unique() {
     let thread = store.thread("day").unwrap();
     let mut printed = Vec::new();
     // Pauses from 1 microsecond to 70 minutes between checkpoints, and a short id of each soon after.
-    for n in 0..2_000_u64 {
+    for n in 0..cases(400, 2_000) {
         let snapshot = add(&thread, 0);
         clock.advance(Duration::from_micros(1 << (n * 7 % 24)));
         printed.push((snapshot.short_id().unwrap(), snapshot));
