@@ -14,7 +14,7 @@ use crate::notes::CHANNEL;
 use crate::state::{ChannelDigest, ContentDigest, DigestState, Exception};
 use crate::typed::{Digest, anonymous, array_items, digest, is_list, item_payload, payload};
 use crate::version::VersionForm;
-use crate::{NewValue, Result, SaverCheckpoint, SaverError, SaverItem, SaverVersion, StoredValue, Typed};
+use crate::{MSGPACK, NewValue, Result, SaverCheckpoint, SaverError, SaverItem, SaverVersion, StoredValue, Typed};
 
 /// Values up to this size are stored again rather than as a reference to the write that brought them.
 const REFERENCE_BYTES_MIN: usize = 64;
@@ -56,6 +56,7 @@ enum ContentValue {
     /// That of the parent.
     Same,
     One(Typed),
+    /// The operations, and the values that they put, in their order.
     Items(Vec<SlotOp>, Vec<Typed>),
 }
 
@@ -157,6 +158,14 @@ fn exceptions(
     ordered
 }
 
+/// Returns the indexes of the items that operations put.
+fn puts(ops: &[SlotOp]) -> impl Iterator<Item = usize> {
+    ops.iter().filter_map(|op| match op {
+        SlotOp::Put { index, .. } => Some(*index),
+        SlotOp::DeleteRange { .. } | SlotOp::Delete { .. } => None,
+    })
+}
+
 struct Builder<'a> {
     parent: &'a DigestState,
     written: &'a WrittenValues,
@@ -217,10 +226,13 @@ impl Builder<'_> {
                     let content = ContentDigest::One(digest(&value.tag, &value.bytes));
                     return Ok(NewContent { content, value: ContentValue::One(value.clone()) });
                 };
-                let items: Vec<Typed> = items.into_iter().map(|item| Typed::msgpack(item.to_vec())).collect();
-                let digests: Vec<Digest> = items.iter().map(|item| digest(&item.tag, &item.bytes)).collect();
+                let digests: Vec<Digest> = items.iter().map(|item| digest(MSGPACK, item)).collect();
                 let (ops, slots) = list_change(slots, &matched(slots, &digests));
-                Ok(NewContent { content: ContentDigest::List(slots), value: ContentValue::Items(ops, items) })
+                let values = puts(&ops).map(|index| Typed::msgpack(items[index].to_vec())).collect();
+                Ok(NewContent {
+                    content: ContentDigest::List(Arc::new(slots)),
+                    value: ContentValue::Items(ops, values),
+                })
             }
             Some(NewValue::Items(items)) => self.items(name, items),
         }
@@ -232,41 +244,54 @@ impl Builder<'_> {
         let (mut wanted, mut next) = (Vec::with_capacity(items.len()), 0);
         for item in items {
             wanted.push(match item {
-                SaverItem::Same(index) => {
-                    let index = *index as usize;
-                    if index < next || index >= old.len() {
+                SaverItem::Same(indexes) => {
+                    let indexes = indexes.start as usize..indexes.end as usize;
+                    if indexes.start < next || indexes.start > indexes.end || indexes.end > old.len() {
                         let reason = format!(
-                            "item {index} of channel {name:?} is not an index of the {} items of the parent, in \
+                            "items {indexes:?} of channel {name:?} are not indexes of the {} items of the parent, in \
                              ascending order",
                             old.len()
                         );
                         return Err(SaverError::invalid("channel_values", reason));
                     }
-                    next = index + 1;
-                    Wanted::Old(index)
+                    next = indexes.end;
+                    Wanted::Old(indexes)
                 }
                 SaverItem::New(value) => Wanted::New(digest(&value.tag, &value.bytes)),
             });
         }
         let (ops, slots) = list_change(old, &wanted);
-        let needs_old =
-            ops.iter().any(|op| matches!(op, SlotOp::Put { index, .. } if matches!(wanted[*index], Wanted::Old(_))));
-        let stored = match if needs_old { (self.values_of)()?.remove(name) } else { None } {
-            Some(StoredValue::Items(items)) => items,
-            _ => Vec::new(),
-        };
-        if needs_old && stored.len() != old.len() {
-            return Err(SaverError::invalid("channel_values", format!("the parent has no list of channel {name:?}")));
-        }
         // The values of items that stay are not looked at.
-        let value = |item: &SaverItem| match item {
-            SaverItem::New(value) => value.clone(),
-            SaverItem::Same(index) => {
-                stored.get(*index as usize).map_or_else(|| Typed::msgpack(Vec::new()), |value| (**value).clone())
+        let mut stored: Option<Vec<Arc<Typed>>> = None;
+        let mut values = Vec::new();
+        let (mut rest, mut begin) = (items.iter().zip(&wanted), 0);
+        let mut current = rest.next();
+        for index in puts(&ops) {
+            while let Some((_, wanted)) = current.filter(|(_, wanted)| index >= begin + wanted.len()) {
+                begin += wanted.len();
+                current = rest.next();
             }
-        };
-        let values = items.iter().map(value).collect();
-        Ok(NewContent { content: ContentDigest::List(slots), value: ContentValue::Items(ops, values) })
+            values.push(match current {
+                Some((SaverItem::New(value), _)) => value.clone(),
+                Some((_, Wanted::Old(indexes))) => {
+                    let stored = match &mut stored {
+                        Some(stored) => stored,
+                        None => stored.insert(self.stored_items(name, old.len())?),
+                    };
+                    (*stored[indexes.start + index - begin]).clone()
+                }
+                _ => continue,
+            });
+        }
+        Ok(NewContent { content: ContentDigest::List(Arc::new(slots)), value: ContentValue::Items(ops, values) })
+    }
+
+    /// Reads the items of the parent's list.
+    fn stored_items(&mut self, name: &str, count: usize) -> Result<Vec<Arc<Typed>>> {
+        match (self.values_of)()?.remove(name) {
+            Some(StoredValue::Items(items)) if items.len() == count => Ok(items),
+            _ => Err(SaverError::invalid("channel_values", format!("the parent has no list of channel {name:?}"))),
+        }
     }
 
     /// Returns the change of a channel whose version rises and whose value stays.
@@ -280,16 +305,21 @@ impl Builder<'_> {
         }
     }
 
-    fn item_changes(&mut self, ops: &[SlotOp], items: &[Typed]) -> Result<Vec<ItemChange>> {
-        let change = |op: &SlotOp| {
+    fn item_changes(&mut self, ops: &[SlotOp], values: &[Typed]) -> Result<Vec<ItemChange>> {
+        let mut values = values.iter();
+        let mut changes = Vec::with_capacity(ops.len());
+        for op in ops {
             let (position, op) = match *op {
                 SlotOp::DeleteRange { from, end } => (from, ItemOp::DeleteRange { end }),
                 SlotOp::Delete { position } => (position, ItemOp::Delete),
-                SlotOp::Put { position, index } => (position, ItemOp::Put(self.data(&items[index], true)?)),
+                SlotOp::Put { position, .. } => match values.next() {
+                    Some(value) => (position, ItemOp::Put(self.data(value, true)?)),
+                    None => continue,
+                },
             };
-            Ok(ItemChange::new(position, op, None))
-        };
-        ops.iter().map(change).collect()
+            changes.push(ItemChange::new(position, op, None));
+        }
+        Ok(changes)
     }
 
     /// Returns the bytes of a value, or the write that has them.
@@ -322,7 +352,7 @@ impl Builder<'_> {
         }
         let encoded = exceptions.iter().map(|exception| Encoded::encode(&exception.to_value()));
         let encoded: Vec<Encoded> = encoded.collect::<std::result::Result<_, _>>().map_err(StoreError::from)?;
-        let digests: Vec<Digest> = encoded.iter().map(|item| digest(crate::MSGPACK, &item.bytes)).collect();
+        let digests: Vec<Digest> = encoded.iter().map(|item| digest(MSGPACK, &item.bytes)).collect();
         let old = self.parent.channels.get(CHANNEL);
         let slots = old.map(|channel| channel.content.slots()).unwrap_or_default();
         let (ops, slots) = list_change(slots, &matched(slots, &digests));
@@ -338,7 +368,9 @@ impl Builder<'_> {
         };
         let version = old.map_or(0, |channel| channel.version) + 1;
         self.changes.push(Change::new(CHANNEL, version, ChangeValue::Items(ops.iter().map(change).collect())));
-        self.state.channels.insert(CHANNEL.into(), ChannelDigest { version, content: ContentDigest::List(slots) });
+        self.state
+            .channels
+            .insert(CHANNEL.into(), ChannelDigest { version, content: ContentDigest::List(Arc::new(slots)) });
         self.state.exceptions = exceptions;
         Ok(())
     }

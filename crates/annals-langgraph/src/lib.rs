@@ -33,7 +33,7 @@
 //!
 //! let mut second = SaverCheckpoint::new("1f000000-0000-6001-8000-000000000002", "2026-01-01T00:00:02+00:00");
 //! second.versions = vec![("lines".into(), saver.next_version(Some(&version)))];
-//! second.values = vec![("lines".into(), NewValue::Items(vec![SaverItem::Same(0), SaverItem::New(text("hello"))]))];
+//! second.values = vec![("lines".into(), NewValue::Items(vec![SaverItem::Same(0..1), SaverItem::New(text("hello"))]))];
 //! saver.put(&first, second, LostRace::Refuse)?;
 //!
 //! let tuple = saver.tuple(&chat)?.expect("it was put");

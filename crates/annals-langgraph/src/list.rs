@@ -4,6 +4,7 @@
 //! for by index.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use crate::typed::Digest;
 
@@ -14,11 +15,21 @@ pub(crate) struct ListSlot {
     pub(crate) digest: Digest,
 }
 
-/// An item of the new list: the index of an item of the old one, or another value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Successive items of the new list: those of the old one with these indexes, or another value.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    Old(usize),
+    Old(Range<usize>),
     New(Digest),
+}
+
+impl Wanted {
+    /// Returns the number of the items.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Old(indexes) => indexes.len(),
+            Self::New(_) => 1,
+        }
+    }
 }
 
 /// An operation on the old list. Range deletes come before the others.
@@ -31,7 +42,7 @@ pub(crate) enum SlotOp {
     Delete {
         position: u64,
     },
-    /// Puts the item with this index in the new list.
+    /// Puts the item with this index in the new list. The indexes of the operations ascend.
     Put {
         position: u64,
         index: usize,
@@ -53,91 +64,68 @@ pub(crate) fn matched(old: &[ListSlot], new: &[Digest]) -> Vec<Wanted> {
         places.entry(old[at].digest).or_default().push(at);
     }
     let mut cursor = old_middle.start;
-    let mut wanted: Vec<Wanted> = (0..same_start).map(Wanted::Old).collect();
+    let mut wanted = vec![Wanted::Old(0..same_start)];
     for digest in &new[new_middle] {
         let found = places.get_mut(digest).and_then(|places| {
             while places.pop_if(|at| *at < cursor).is_some() {}
             places.pop()
         });
         cursor = found.map_or(cursor, |at| at + 1);
-        wanted.push(found.map_or(Wanted::New(*digest), Wanted::Old));
+        wanted.push(found.map_or(Wanted::New(*digest), |at| Wanted::Old(at..at + 1)));
     }
-    wanted.extend((old.len() - same_end..old.len()).map(Wanted::Old));
-    debug_assert_eq!(wanted.len(), new.len(), "each new item is wanted once");
+    wanted.push(Wanted::Old(old_middle.end..old.len()));
     wanted
 }
 
 /// Returns the operations that make a list of another, and the slots after them. The indexes of old items ascend.
 pub(crate) fn change(old: &[ListSlot], wanted: &[Wanted]) -> (Vec<SlotOp>, Vec<ListSlot>) {
-    let (mut ops, mut slots) = (Vec::new(), Vec::with_capacity(wanted.len()));
+    let (mut ops, mut slots) = (Vec::new(), Vec::with_capacity(old.len() + wanted.len()));
     let (mut at, mut next_old) = (0, 0);
     while at < wanted.len() || next_old < old.len() {
-        // The new items before the next one that stays, and the old ones that go there.
-        let stays = wanted[at..].iter().position(|wanted| matches!(wanted, Wanted::Old(_)));
-        let gap_end = stays.map_or(wanted.len(), |stays| at + stays);
-        let old_end = match wanted.get(gap_end) {
-            Some(Wanted::Old(index)) => *index,
-            _ => old.len(),
+        // The new items before the next ones that stay, and the old ones that go there.
+        let count = wanted[at..].iter().take_while(|wanted| matches!(wanted, Wanted::New(_))).count();
+        let stay = match wanted.get(at + count) {
+            Some(Wanted::Old(indexes)) => indexes.clone(),
+            _ => old.len()..old.len(),
         };
-        let free = &old[next_old..old_end];
-        let (count, reused) = (gap_end - at, free.len().min(gap_end - at));
+        let free = &old[next_old..stay.start];
+        let reused = free.len().min(count);
         let after = free[..reused].last().or(old[..next_old].last()).map_or(0, |slot| slot.position + 1);
         let fresh = slots.last().map_or(0, |slot: &ListSlot| slot.position + 1).max(after);
-        let room = old.get(old_end).map_or(POSITION_END, |slot| slot.position) - fresh;
+        let room = old.get(stay.start).map_or(POSITION_END, |slot| slot.position) - fresh;
         if ((count - reused) as u64) > room {
-            rewrite(old, &wanted[at..], (at, next_old), &mut ops, &mut slots);
+            rewrite(old, &wanted[at..], next_old, &mut ops, &mut slots);
             return (ops, slots);
         }
-        for index in 0..count {
+        for (index, wanted) in wanted[at..at + count].iter().enumerate() {
             let position = free.get(index).map_or(fresh + (index - reused.min(index)) as u64, |slot| slot.position);
-            put(at + index, position, wanted, old, &mut ops, &mut slots);
+            let Wanted::New(digest) = *wanted else { continue };
+            ops.push(SlotOp::Put { position, index: slots.len() });
+            slots.push(ListSlot { position, digest });
         }
         delete(&free[reused..], &mut ops);
-        (at, next_old) = (gap_end, old_end);
-        if let Some(Wanted::Old(_)) = wanted.get(at) {
-            slots.push(old[next_old]);
-            (at, next_old) = (at + 1, next_old + 1);
-        }
+        slots.extend_from_slice(&old[stay.clone()]);
+        (at, next_old) = (at + count + 1, stay.end);
     }
     debug_assert!(slots.is_sorted_by(|a, b| a.position < b.position), "positions ascend");
     (ops, slots)
 }
 
 /// Deletes the old items from `next_old` on, and puts all later ones behind them: two items have no room between them.
-fn rewrite(
-    old: &[ListSlot],
-    wanted: &[Wanted],
-    (at, next_old): (usize, usize),
-    ops: &mut Vec<SlotOp>,
-    slots: &mut Vec<ListSlot>,
-) {
+fn rewrite(old: &[ListSlot], wanted: &[Wanted], next_old: usize, ops: &mut Vec<SlotOp>, slots: &mut Vec<ListSlot>) {
     delete(&old[next_old..], ops);
-    let first = old.last().map_or(0, |slot| slot.position + 1);
-    for (index, item) in wanted.iter().enumerate() {
-        let digest = match *item {
-            Wanted::Old(old_index) => old[old_index].digest,
-            Wanted::New(digest) => digest,
-        };
-        let position = first + index as u64;
-        ops.push(SlotOp::Put { position, index: at + index });
+    let mut position = old.last().map_or(0, |slot| slot.position + 1);
+    let mut put = |digest| {
+        ops.push(SlotOp::Put { position, index: slots.len() });
         slots.push(ListSlot { position, digest });
-    }
-}
-
-fn put(
-    index: usize,
-    position: u64,
-    wanted: &[Wanted],
-    old: &[ListSlot],
-    ops: &mut Vec<SlotOp>,
-    slots: &mut Vec<ListSlot>,
-) {
-    let digest = match wanted[index] {
-        Wanted::Old(old_index) => old[old_index].digest,
-        Wanted::New(digest) => digest,
+        position += 1;
     };
-    ops.push(SlotOp::Put { position, index });
-    slots.push(ListSlot { position, digest });
+    for wanted in wanted {
+        match wanted {
+            Wanted::Old(indexes) => old[indexes.clone()].iter().for_each(|slot| put(slot.digest)),
+            Wanted::New(digest) => put(*digest),
+        }
+    }
 }
 
 fn delete(slots: &[ListSlot], ops: &mut Vec<SlotOp>) {

@@ -3,6 +3,7 @@
 //! *Absent:* the meaning of the bytes of a value; they are those of LangGraph's serializer.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use annals_base::Map;
@@ -121,15 +122,15 @@ pub enum NewValue {
     Same,
     /// A value. If it is a `msgpack` array, its items are compared with those of the parent.
     Typed(Typed),
-    /// A list, item by item.
+    /// A list: items of the parent's list, and new ones.
     Items(Vec<SaverItem>),
 }
 
-/// An item of a list in a [`SaverCheckpoint`].
+/// Items of a list in a [`SaverCheckpoint`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum SaverItem {
-    /// The item that stands at this index of the parent's list. Such indexes ascend in a list.
-    Same(u32),
+    /// The items that stand at these indexes of the parent's list. Such indexes ascend in a list.
+    Same(Range<u32>),
     /// An item that the parent's list does not have.
     New(Typed),
 }

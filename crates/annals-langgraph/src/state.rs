@@ -37,7 +37,8 @@ pub(crate) struct ChannelDigest {
 pub(crate) enum ContentDigest {
     Empty,
     One(Digest),
-    List(Vec<ListSlot>),
+    /// A checkpoint without a change of the list shares it with its parent.
+    List(Arc<Vec<ListSlot>>),
 }
 
 impl ContentDigest {
@@ -305,7 +306,10 @@ impl StateReader<'_> {
 
     fn end_list(&mut self) {
         let (Some((name, version, slots, items)), Some(loaded)) = (self.list.take(), &mut self.loaded) else { return };
-        loaded.state.channels.insert(Arc::clone(&name), ChannelDigest { version, content: ContentDigest::List(slots) });
+        loaded
+            .state
+            .channels
+            .insert(Arc::clone(&name), ChannelDigest { version, content: ContentDigest::List(Arc::new(slots)) });
         loaded.values.push((name, StoredValue::Items(items)));
     }
 

@@ -147,7 +147,6 @@ impl PySaver {
     fn compared(&self, list: &Bound<'_, PyList>, before: &PrototypeList) -> PyResult<Option<ComparedList>> {
         let py = list.py();
         let mut compared = ComparedList::default();
-        compared.items.reserve(list.len());
         // The places of the parent's messages by their ids, once an item is not where it was.
         let mut places: Option<HashMap<String, usize>> = None;
         let (mut at, mut next) = (0, 0);
@@ -204,9 +203,18 @@ impl PySaver {
 
 impl ComparedList {
     fn same(&mut self, at: usize, known: &Arc<Prototype>) {
-        // A list has fewer items than an index can tell: they would not fit into memory.
-        self.items.push(SaverItem::Same(at as u32));
+        self.same_items(at, 1);
         self.prototypes.item(Arc::clone(known));
+    }
+
+    /// Adds so many items of the parent's list from a place on.
+    fn same_items(&mut self, begin: usize, count: usize) {
+        // A list has fewer items than an index can tell: they would not fit into memory.
+        let (begin, end) = (begin as u32, (begin + count) as u32);
+        match self.items.last_mut() {
+            Some(SaverItem::Same(indexes)) if indexes.end == begin => indexes.end = end,
+            _ => self.items.push(SaverItem::Same(begin..end)),
+        }
     }
 
     /// Adds so many items at the start of a chunk, which begins at a place.
@@ -214,7 +222,7 @@ impl ComparedList {
         if count < chunk.len() {
             return chunk.prototypes[..count].iter().zip(begin..).for_each(|(known, at)| self.same(at, known));
         }
-        self.items.extend((begin..begin + count).map(|at| SaverItem::Same(at as u32)));
+        self.same_items(begin, count);
         self.prototypes.chunk(chunk);
     }
 }

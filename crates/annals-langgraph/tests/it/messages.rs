@@ -2,7 +2,7 @@
 
 use annals::store::{ItemRange, Store};
 use annals_base::{Encoded, Value};
-use annals_langgraph::{Config, LostRace, NewValue, Saver, SaverCheckpoint, SaverItem, StoredValue, Typed};
+use annals_langgraph::{Config, LostRace, NewValue, Saver, SaverCheckpoint, SaverError, SaverItem, StoredValue, Typed};
 use annals_messages::Message;
 
 /// Returns the extension that LangGraph's serializer writes for a model.
@@ -74,7 +74,7 @@ fn a_thread_of_the_engine_is_read_and_continued() {
     new.versions = tuple.versions.clone();
     new.values = ["title", "text", "votes"].map(|name| (name.to_owned(), NewValue::Same)).to_vec();
     let answer = exact(&Message::ai("hello").with_id("m2"));
-    let items = vec![SaverItem::Same(0), SaverItem::New(answer.clone())];
+    let items = vec![SaverItem::Same(0..1), SaverItem::New(answer.clone())];
     new.values.push(("messages".into(), NewValue::Items(items)));
     saver.put(&tuple.config, new, LostRace::Refuse).unwrap();
     values[0].1 = StoredValue::from(vec![exact(&human), answer]);
@@ -112,4 +112,41 @@ fn a_message_that_gets_its_id_after_it_was_written_is_stored_once() {
     assert_eq!(tuple.values, [("messages".to_owned(), items)]);
     let [write] = &*saver.tuple(&first).unwrap().unwrap().writes else { panic!("one write") };
     assert_eq!((&*write.task, &*write.path, &write.value), (task, "~__pregel_pull, model", &written));
+}
+
+#[test]
+fn a_list_is_given_as_ranges_of_the_list_of_the_parent() {
+    let text = |text: &str| Typed::msgpack(Encoded::encode(&Value::from(text)).unwrap().bytes);
+    let new = |value: &str| SaverItem::New(text(value));
+    let saver = Saver::new(Store::memory());
+    let mut place = Config::new("t", "");
+    let mut version = None;
+    let mut put = |number: u32, items: Vec<SaverItem>| {
+        let mut checkpoint = SaverCheckpoint::new(format!("1f000000-0000-6000-8000-{number:012}"), "");
+        version = Some(saver.next_version(version.as_ref()));
+        checkpoint.versions = vec![("list".into(), version.clone().unwrap())];
+        checkpoint.values = vec![("list".into(), NewValue::Items(items))];
+        place = saver.put(&place, checkpoint, LostRace::Refuse)?;
+        // Another saver has no cached state, and reads what is stored.
+        Ok::<_, SaverError>(Saver::new(saver.store().clone()).tuple(&place).unwrap().unwrap().values.remove(0).1)
+    };
+    let steps = [
+        (vec![new("a"), new("b"), new("c"), new("d")], "abcd"),
+        (vec![SaverItem::Same(0..4), new("e")], "abcde"),
+        (vec![SaverItem::Same(1..3), SaverItem::Same(4..5), new("f")], "bcef"),
+        (vec![SaverItem::Same(0..1), new("g"), new("h"), SaverItem::Same(1..1), SaverItem::Same(2..4)], "bghef"),
+        (vec![new("i"), SaverItem::Same(0..2), new("j"), SaverItem::Same(2..5)], "ibgjhef"),
+        (vec![SaverItem::Same(0..7)], "ibgjhef"),
+        (vec![], ""),
+    ];
+    for (number, (items, expected)) in (1..).zip(steps) {
+        let expected: Vec<Typed> = expected.chars().map(|item| text(&item.to_string())).collect();
+        assert_eq!(put(number, items).unwrap(), StoredValue::from(expected), "step {number}");
+    }
+    put(8, vec![new("a"), new("b")]).unwrap();
+    let descending = std::ops::Range { start: 1, end: 0 };
+    for items in [vec![0..3], vec![1..2, 0..1], vec![0..2, 1..2], vec![3..3], vec![descending]] {
+        let error = put(9, items.into_iter().map(SaverItem::Same).collect()).unwrap_err();
+        assert!(error.to_string().contains("indexes of the 2 items of the parent"), "{error}");
+    }
 }

@@ -71,11 +71,9 @@ impl Chat {
         if self.whole_lists {
             return NewValue::Typed(list(&self.messages));
         }
-        let item = |(at, item): (usize, &Typed)| match at < known {
-            true => SaverItem::Same(at as u32),
-            false => SaverItem::New(item.clone()),
-        };
-        NewValue::Items(self.messages.iter().enumerate().map(item).collect())
+        let mut items = vec![SaverItem::Same(0..known as u32)];
+        items.extend(self.messages[known..].iter().cloned().map(SaverItem::New));
+        NewValue::Items(items)
     }
 
     fn write(&self, task: u64, node: &str, writes: Vec<(String, Typed)>) {
