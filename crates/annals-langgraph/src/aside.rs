@@ -6,7 +6,6 @@
 //! the checkpoints that are deleted and not pruned.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use annals::store::batch::{Batch, Change, ChangeValue, Data, ItemChange, ItemOp, NewCheckpoint, Parent, Payload};
 use annals::store::log::{Log, LogExt};
@@ -47,16 +46,10 @@ pub(crate) struct AsideIndex {
 }
 
 impl AsideIndex {
-    /// Reads the index of a thread, or returns `known` if that is still the newest.
-    pub(crate) fn read(backend: &dyn Log, thread: &ThreadId, known: Option<Arc<Self>>) -> Result<Arc<Self>> {
-        let namespace = Namespace::new(ASIDE)?;
-        let head = backend.head_id(thread, &namespace)?;
-        if let Some(known) = known.filter(|known| known.head == head) {
-            return Ok(known);
-        }
-        let mut index = Self { head, ..Self::default() };
-        let Some(head) = head else { return Ok(Arc::new(index)) };
-        let at = CheckpointRef::new(thread.clone(), namespace, head);
+    /// Reads the index of a thread at the head of its namespace.
+    pub(crate) fn read(backend: &dyn Log, thread: &ThreadId, head: CheckpointId) -> Result<Self> {
+        let mut index = Self { head: Some(head), ..Self::default() };
+        let at = CheckpointRef::new(thread.clone(), Namespace::new(ASIDE)?, head);
         let state = backend.state(&at)?;
         index.version = state.channels.iter().find(|c| *c.channel == *ENTRIES).map_or(0, |channel| channel.version);
         backend.items(&at, ENTRIES, ItemRange::All, &mut |row| {
@@ -70,7 +63,12 @@ impl AsideIndex {
             index.next_position = row.position + 1;
             Ok(())
         })?;
-        Ok(Arc::new(index))
+        Ok(index)
+    }
+
+    /// Returns whether the index is that of a head of its namespace.
+    pub(crate) fn is_at(&self, head: Option<CheckpointId>) -> bool {
+        self.head == head
     }
 
     /// Returns whether the thread has no such checkpoints.

@@ -7,15 +7,16 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
-use annals::store::log::{CommitHandle, Log, LogExt};
-use annals::store::{CheckpointRef, Store};
+use annals::store::log::{CommitHandle, HeadParts, Log, LogExt};
+use annals::store::record::{StoredHead, WriteRecord};
+use annals::store::{CheckpointRef, Store, StoreError};
 use annals_base::{CheckpointId, Namespace, ThreadId};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::aside::{Aside, AsideIndex};
 use crate::limits::{CACHED_MAX, HANDED_OUT_MAX, WRITES_LINGER};
 use crate::notes::plain_id;
-use crate::place::{SaverPlace, aside_of};
+use crate::place::{ASIDE, SaverPlace, aside_of};
 use crate::saver::SubmittedPut;
 use crate::state::{DigestState, LoadedCheckpoint, load};
 use crate::typed::MessageCache;
@@ -98,24 +99,51 @@ impl SaverInner {
 
     /// Returns the index of the checkpoints of a thread that do not stand in the log under their ids.
     pub(crate) fn index(&self, thread: &ThreadId) -> Result<Arc<AsideIndex>> {
+        let head = self.stored_head(thread, &Namespace::new(ASIDE)?)?;
+        self.index_at(thread, head)
+    }
+
+    /// Returns the index as [`SaverInner::index`], and the head of a namespace with its stored writes, in one read.
+    pub(crate) fn index_and_head(&self, place: &SaverPlace) -> Result<(Arc<AsideIndex>, Option<StoredHead>)> {
+        let aside = Namespace::new(ASIDE)?;
+        let of = [(&place.thread, &place.namespace), (&place.thread, &aside)];
+        let mut heads = self.backend().heads(&of, HeadParts::WRITES)?.into_iter();
+        let (head, aside) = (heads.next().flatten(), heads.next().flatten());
+        Ok((self.index_at(&place.thread, aside.map(|head| head.checkpoint))?, head))
+    }
+
+    /// Returns the index at the head of its namespace.
+    fn index_at(&self, thread: &ThreadId, head: Option<CheckpointId>) -> Result<Arc<AsideIndex>> {
+        let Some(id) = head else { return Ok(Arc::default()) };
         let known = self.caches.lock().indexes.get(thread).cloned();
-        let index = AsideIndex::read(self.backend(), thread, known)?;
-        if !index.is_empty() {
-            let mut caches = self.caches.lock();
-            if caches.indexes.len() >= CACHED_MAX {
-                caches.indexes.clear();
-            }
-            caches.indexes.insert(thread.clone(), Arc::clone(&index));
+        if let Some(known) = known.filter(|known| known.is_at(head)) {
+            return Ok(known);
         }
+        let index = Arc::new(AsideIndex::read(self.backend(), thread, id)?);
+        let mut caches = self.caches.lock();
+        if caches.indexes.len() >= CACHED_MAX {
+            caches.indexes.clear();
+        }
+        caches.indexes.insert(thread.clone(), Arc::clone(&index));
         Ok(index)
     }
 
-    /// Returns the head of a namespace, submitted ones included.
-    pub(crate) fn head(&self, place: &SaverPlace) -> Result<Option<CheckpointId>> {
+    /// Returns the checkpoint of a namespace that was submitted last, until its commit is written or refused.
+    pub(crate) fn submitted_head(&self, place: &SaverPlace) -> Option<CheckpointId> {
         let submitted = self.caches.lock().submitted.get(place).cloned();
-        match submitted {
-            Some((id, handle)) if !handle.is_settled() => Ok(Some(id)),
-            _ => self.stored_head(&place.thread, &place.namespace),
+        submitted.filter(|(_, handle)| !handle.is_settled()).map(|(id, _)| id)
+    }
+
+    /// Returns the stored writes of a checkpoint of a place whose head was read.
+    pub(crate) fn writes_beside(
+        &self,
+        at: &CheckpointRef,
+        place: &SaverPlace,
+        head: Option<StoredHead>,
+    ) -> Result<Vec<WriteRecord>, StoreError> {
+        match head.filter(|head| place.is_of(at) && head.checkpoint == at.checkpoint) {
+            Some(head) => Ok(head.writes),
+            None => self.backend().writes(at),
         }
     }
 

@@ -43,6 +43,11 @@ impl SaverPlace {
     pub(crate) fn at(&self, checkpoint: CheckpointId) -> CheckpointRef {
         CheckpointRef::new(self.thread.clone(), self.namespace.clone(), checkpoint)
     }
+
+    /// Returns whether a checkpoint of the log stands in the namespace.
+    pub(crate) fn is_of(&self, at: &CheckpointRef) -> bool {
+        at.thread == self.thread && at.namespace == self.namespace
+    }
 }
 
 /// Returns whether a namespace is one of this saver.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use annals::store::batch::{Batch, NewCheckpoint as LogCheckpoint, NewWrites, Parent};
 use annals::store::log::{CommitHandle, LogExt};
-use annals::store::record::WriteRecord;
+use annals::store::record::{StoredHead, WriteRecord};
 use annals::store::{CheckpointRef, Source, StoreError};
 use annals_base::limits::UPDATE_ATTEMPTS_MAX;
 use annals_base::{CheckpointId, Namespace, ThreadId, Timestamp};
@@ -33,6 +33,8 @@ struct PutDraft<'a> {
     head: Option<CheckpointId>,
     /// The parent, if it is stored.
     base: Option<CheckpointRef>,
+    /// The writes of the parent, if they were read with the head.
+    stored: Option<Vec<WriteRecord>>,
     state: Arc<DigestState>,
     /// The buffered writes of the parent; they go back into the buffer unless the put takes them along.
     buffered: Vec<TaskWrites>,
@@ -42,11 +44,17 @@ struct PutDraft<'a> {
     refers: bool,
 }
 
+/// The buffered writes that a put took along, with its parent in the log.
+#[derive(Debug, Default)]
+pub(crate) struct TakenWrites {
+    parent: Option<CheckpointRef>,
+    pub(crate) writes: Vec<TaskWrites>,
+}
+
 /// The outcome of one attempt.
 enum PutAttempt {
-    /// With the buffered writes that it took along, as a submitted one.
-    Stored(Vec<TaskWrites>),
-    Submitted(CommitHandle, Vec<TaskWrites>),
+    Stored(TakenWrites),
+    Submitted(CommitHandle, TakenWrites),
     /// Another writer was faster.
     Again,
 }
@@ -67,7 +75,7 @@ impl SaverInner {
         new: &SaverCheckpoint,
         on_conflict: LostRace,
         waits: bool,
-    ) -> Result<(CommitHandle, Vec<TaskWrites>)> {
+    ) -> Result<(CommitHandle, TakenWrites)> {
         // Writes that are stored meanwhile, before their checkpoint, would wait for it for ever.
         let _sending = self.sending(&SaverPlace::new(&parent.thread, &parent.namespace)?.thread);
         let mut refers = true;
@@ -75,14 +83,14 @@ impl SaverInner {
             let put = self.begin(parent, new, on_conflict, refers)?;
             let (thread, is_cached) = (put.place.thread.clone(), self.has_states(&put.place.thread));
             match put.run(waits) {
-                Ok(PutAttempt::Stored(writes)) => {
-                    if refers && self.were_overtaken(parent, &writes)? {
+                Ok(PutAttempt::Stored(taken)) => {
+                    if refers && self.were_overtaken(parent, &taken)? {
                         refers = false;
                         continue;
                     }
-                    return Ok((CommitHandle::settled(Ok(())), Vec::new()));
+                    return Ok((CommitHandle::settled(Ok(())), TakenWrites::default()));
                 }
-                Ok(PutAttempt::Submitted(handle, writes)) => return Ok((handle, writes)),
+                Ok(PutAttempt::Submitted(handle, taken)) => return Ok((handle, taken)),
                 Ok(PutAttempt::Again) => {}
                 // Another program has deleted or pruned the parent.
                 Err(SaverError::Store(
@@ -105,13 +113,14 @@ impl SaverInner {
             return Err(SaverError::invalid("checkpoint_id", "it is empty"));
         }
         let place = SaverPlace::new(&parent.thread, &parent.namespace)?;
-        let index = self.index(&place.thread)?;
+        let submitted = self.submitted_head(&place);
+        let (index, stored_head) = self.index_and_head(&place)?;
         let parent_id = parent.checkpoint();
         let base = match parent_id.map(|id| self.find(&place, &index, id)).transpose()? {
             Some(FoundPlace::At(at)) => Some(at),
             _ => None,
         };
-        let head = self.head(&place)?;
+        let head = submitted.or(stored_head.as_ref().map(|head| head.checkpoint));
         if on_conflict == LostRace::Refuse {
             self.verify_head(parent, &place, base.as_ref(), head.filter(|head| Some(*head) != plain_id(&new.id)))?;
         }
@@ -125,18 +134,23 @@ impl SaverInner {
             _ => Vec::new(),
         };
         let early = self.take_writes(&place, &new.id);
-        Ok(PutDraft { inner: self, place, index, new, parent_id, head, base, state, buffered, early, refers })
+        let is_head = |stored: &StoredHead| base.as_ref().is_some_and(|at| *at == place.at(stored.checkpoint));
+        let stored = stored_head.filter(is_head).map(|head| head.writes);
+        Ok(PutDraft { inner: self, place, index, new, parent_id, head, base, stored, state, buffered, early, refers })
     }
 
     /// Returns whether another process has stored other writes of a task, between the comparison of a put with the
     /// writes that were stored and its commit: the put refers to the wrong values then, and is repeated without
     /// references. LangGraph runs a task twice at a time only if two processes resume one thread.
-    pub(crate) fn were_overtaken(&self, parent: &Config, taken: &[TaskWrites]) -> Result<bool> {
-        let place = SaverPlace::new(&parent.thread, &parent.namespace)?;
-        let Some(id) = parent.checkpoint().filter(|_| !taken.is_empty()) else { return Ok(false) };
-        match self.find(&place, &*self.index(&place.thread)?, id)? {
-            FoundPlace::At(at) => are_missing(taken, id, self.backend().writes(&at)?),
-            FoundPlace::Nowhere | FoundPlace::Deleted => Ok(false),
+    pub(crate) fn were_overtaken(&self, parent: &Config, taken: &TakenWrites) -> Result<bool> {
+        let (Some(at), Some(id)) = (&taken.parent, parent.checkpoint()) else { return Ok(false) };
+        if taken.writes.is_empty() {
+            return Ok(false);
+        }
+        match self.backend().writes(at) {
+            // It was deleted meanwhile.
+            Err(StoreError::CheckpointNotFound { .. } | StoreError::CheckpointPruned { .. }) => Ok(false),
+            stored => are_missing(&taken.writes, id, stored?),
         }
     }
 
@@ -245,7 +259,7 @@ impl PutDraft<'_> {
         if let Some(existing) = &existing
             && self.is_same(existing, &difference)?
         {
-            return Ok(PutAttempt::Stored(Vec::new()));
+            return Ok(PutAttempt::Stored(TakenWrites::default()));
         }
         let retained = match (&existing, own) {
             (Some(existing), _) => self.inner.backend().writes(&existing.record.point)?,
@@ -286,7 +300,9 @@ impl PutDraft<'_> {
 
     /// Commits batches as one, or submits them.
     fn commit(&mut self, batches: Vec<Batch>, at: &CheckpointRef, waits: bool) -> Result<PutAttempt> {
-        let Some(batch) = Batch::of_all(batches) else { return Ok(PutAttempt::Stored(Vec::new())) };
+        let Some(batch) = Batch::of_all(batches) else {
+            return Ok(PutAttempt::Stored(TakenWrites::default()));
+        };
         debug_assert!(batch.parts().any(|part| part.namespace == at.namespace), "the checkpoint is in the batch");
         if waits {
             match self.inner.store.commit(&batch) {
@@ -294,8 +310,9 @@ impl PutDraft<'_> {
                 outcome => outcome?,
             }
         }
-        let mut taken = std::mem::take(&mut self.buffered);
-        taken.append(&mut self.early);
+        let mut writes = std::mem::take(&mut self.buffered);
+        writes.append(&mut self.early);
+        let taken = TakenWrites { parent: self.base.clone(), writes };
         Ok(match waits {
             true => PutAttempt::Stored(taken),
             false => PutAttempt::Submitted(self.inner.backend().submit(batch), taken),
@@ -303,10 +320,10 @@ impl PutDraft<'_> {
     }
 
     /// Compares the checkpoint with its parent. Returns the difference, and the buffered writes of the parent.
-    fn difference(&self) -> Result<(Difference, Vec<NewWrites>)> {
+    fn difference(&mut self) -> Result<(Difference, Vec<NewWrites>)> {
         let (stored, writes): (Vec<WriteRecord>, Vec<NewWrites>) = match &self.base {
             Some(at) => {
-                let stored = match self.inner.backend().writes(at) {
+                let stored = match self.stored.take().map_or_else(|| self.inner.backend().writes(at), Ok) {
                     // The parent is submitted and not yet stored.
                     Err(StoreError::CheckpointNotFound { .. }) => Vec::new(),
                     stored => stored?,

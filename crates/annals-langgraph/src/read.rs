@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use annals::store::batch::{Payload, WriteValue};
 use annals::store::log::LogExt;
-use annals::store::record::{ChannelValue, WriteRecord};
+use annals::store::record::{ChannelValue, StoredHead, WriteRecord};
 use annals::store::{CheckpointRef, ItemRange, StoreError};
 use annals_base::Encoded;
 use annals_base::limits::MAP_POSITION_MIN;
@@ -106,11 +106,10 @@ impl Saver {
         config: &Config,
         place: &SaverPlace,
         index: &AsideIndex,
+        head: Option<&StoredHead>,
     ) -> Result<Option<(String, CheckpointRef)>> {
-        let inner = self.inner();
         if index.is_empty() {
-            let head = inner.stored_head(&place.thread, &place.namespace)?;
-            return Ok(head.map(|head| (head.to_string(), place.at(head))));
+            return Ok(head.map(|head| (head.checkpoint.to_string(), place.at(head.checkpoint))));
         }
         let mut query = ListQuery::of_namespace(&*config.thread, &*config.namespace);
         query.limit = Some(1);
@@ -139,10 +138,10 @@ impl Saver {
         let inner = self.inner();
         let place = SaverPlace::new(&config.thread, &config.namespace)?;
         inner.catch_up(&place)?;
-        let index = inner.index(&place.thread)?;
+        let (index, head) = inner.index_and_head(&place)?;
         let found = match config.checkpoint() {
             None => {
-                let newest = self.newest(config, &place, &index)?;
+                let newest = self.newest(config, &place, &index, head.as_ref())?;
                 inner.hand_out(&place, newest.as_ref().and_then(|(id, _)| plain_id(id)));
                 newest
             }
@@ -157,7 +156,7 @@ impl Saver {
         let Some((id, at)) = found else { return Ok(Reread::Absent) };
         // A checkpoint that is stored aside may be another one under the same id.
         if id == known && at.namespace == place.namespace {
-            return Ok(Reread::Known(pending(inner.backend().writes(&at)?)?));
+            return Ok(Reread::Known(pending(inner.writes_beside(&at, &place, head)?)?));
         }
         let tuple = inner.read(config.at(id), &index, &at)?;
         Ok(tuple.map_or(Reread::Absent, |tuple| Reread::Other(Box::new(tuple))))
@@ -180,13 +179,13 @@ impl Saver {
         let inner = self.inner();
         let place = SaverPlace::new(&config.thread, &config.namespace)?;
         inner.catch_up(&place)?;
-        let index = inner.index(&place.thread)?;
+        let (index, head) = inner.index_and_head(&place)?;
         let target = match config.checkpoint() {
             Some(id) => match inner.find(&place, &index, id)? {
                 FoundPlace::At(at) => Some((id.to_owned(), at)),
                 FoundPlace::Nowhere | FoundPlace::Deleted => None,
             },
-            None => self.newest(config, &place, &index)?,
+            None => self.newest(config, &place, &index, head.as_ref())?,
         };
         let (mut visited, mut next) = (HashSet::new(), None);
         if let Some((id, at)) = target {

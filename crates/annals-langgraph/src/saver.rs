@@ -13,6 +13,7 @@ use annals_base::ThreadId;
 
 use crate::inner::SaverInner;
 use crate::place::{SaverPlace, thread_id};
+use crate::put::TakenWrites;
 use crate::writes::TaskWrites;
 use crate::{Config, LostRace, Result, SaverCheckpoint, SaverError, SaverVersion, SaverWrite, Typed, version};
 
@@ -46,8 +47,7 @@ pub(crate) struct SubmittedPut {
     parent: Config,
     new: SaverCheckpoint,
     on_conflict: LostRace,
-    /// The buffered writes that went along.
-    writes: Vec<TaskWrites>,
+    taken: TakenWrites,
 }
 
 impl Saver {
@@ -85,9 +85,9 @@ impl Saver {
     /// As [`Saver::put`]; those of the commit come from the handle.
     pub fn submit_put(&self, parent: &Config, new: SaverCheckpoint, on_conflict: LostRace) -> Result<PutHandle> {
         self.inner().earlier_error(&thread_id(&parent.thread)?)?;
-        let (handle, writes) = self.inner().put(parent, &new, on_conflict, false)?;
+        let (handle, taken) = self.inner().put(parent, &new, on_conflict, false)?;
         let config = parent.at(new.id.clone());
-        let put = SubmittedPut { parent: parent.clone(), new, on_conflict, writes };
+        let put = SubmittedPut { parent: parent.clone(), new, on_conflict, taken };
         Ok(PutHandle { saver: self.clone(), handle, config, put: Some(Box::new(put)) })
     }
 
@@ -200,14 +200,14 @@ impl Drop for PutHandle {
 impl SaverInner {
     /// Ends a put whose commit has an outcome: repeats it if the commit was refused because the log had moved on.
     pub(crate) fn end_put(&self, put: SubmittedPut, outcome: Result<(), StoreError>) -> Result<()> {
-        let SubmittedPut { parent, new, on_conflict, writes } = put;
+        let SubmittedPut { parent, new, on_conflict, taken } = put;
         match outcome {
-            Ok(()) if !self.were_overtaken(&parent, &writes)? => return Ok(()),
+            Ok(()) if !self.were_overtaken(&parent, &taken)? => return Ok(()),
             Ok(()) => {}
             Err(error) => {
                 let place = SaverPlace::new(&parent.thread, &parent.namespace)?;
                 self.forget_put(&place, &new.id);
-                self.put_back(&place.thread, writes);
+                self.put_back(&place.thread, taken.writes);
                 let has_moved_on = matches!(
                     error,
                     StoreError::Conflict { .. } | StoreError::StaleId { .. } | StoreError::Duplicate { .. }
