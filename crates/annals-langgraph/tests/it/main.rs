@@ -2,6 +2,7 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods)]
 
+mod calls;
 mod conflicts;
 mod databases;
 mod listing;
