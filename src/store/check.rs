@@ -3,140 +3,76 @@
 //! *Absent:* the check itself, which each backend does for its own rows.
 
 use super::error::StoreError;
-use crate::base::CheckpointId;
+use crate::base::{CheckpointId, variants};
 use std::fmt;
 use std::str::FromStr;
 
-/// An invariant of the file format, by its number in `docs/format.md`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Invariant {
-    /// I1: the file is a sound SQLite database.
-    Pages = 1,
-    /// I2: the schema is that of the format.
-    Schema,
-    /// I3: a blob has the hash of its content.
-    Blobs,
-    /// I4: a payload matches its check.
-    Payloads,
-    /// I5: a branch leaves an older one.
-    Branches,
-    /// I6: ids of a namespace ascend.
-    Ids,
-    /// I7: a checkpoint follows its parent.
-    Parents,
-    /// I8: the rows of a checkpoint match the format.
-    Rows,
-    /// I9: an index snapshot names the newest rows.
-    IndexSnapshots,
-    /// I10: the end of a list follows from its items.
-    ListEnds,
-    /// I11: a list references an older one of its thread.
-    References,
-    /// I12: a checkpoint has the checksum of its content.
-    Checkpoints,
-    /// I13: a checksum covers every stored write.
-    Writes,
-    /// I14: a thread is as old as its first checkpoint.
-    ThreadTimes,
-    /// I15: a timer matches its check, and a task that sleeps has one.
-    Timers,
-    /// I16: entries of the key-value memory and of the cache match their checks.
-    Entries,
-    /// I17: every row belongs to another one.
-    Ownership,
-    /// I18: the write-ahead log is whole.
-    Log,
-    /// I19: the write-ahead log can be copied into the file.
-    Copying,
-    /// I20: a row matches its check.
-    RowChecks,
-    /// I21: the keys are those of the file.
-    Keys,
-    /// I22: an operation matches its check, and names existing rows.
-    Operations,
-    /// I23: the search index holds the texts of the log.
-    SearchIndex,
-    /// I24: the table of threads follows from the log.
-    Threads,
-    /// I25: a lease matches its check.
-    Leases,
-    /// I26: the file has one mark of its log.
-    LogMark,
+variants! {
+    /// An invariant of the file format, by its number in `docs/format.md`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    pub enum Invariant {
+        /// I1: the file is a sound SQLite database.
+        Pages => "The file is a sound SQLite database.",
+        /// I2: the schema is that of the format.
+        Schema => "The tables, indexes, triggers and views of the store are those of its format.",
+        /// I3: a blob has the hash of its content.
+        Blobs => "A blob has the hash of its content.",
+        /// I4: a payload matches its check.
+        Payloads => "A payload matches its check.",
+        /// I5: a branch leaves an older one.
+        Branches => "A branch leaves an older branch, and its depth and its fork follow from that one.",
+        /// I6: ids of a namespace ascend.
+        Ids => "The ids of the checkpoints of a namespace ascend with `seq`.",
+        /// I7: a checkpoint follows its parent.
+        Parents => "A checkpoint exists, and follows its parent in branch and ordinal.",
+        /// I8: the rows of a checkpoint match the format.
+        Rows => "A row of `version` or `item` belongs to a checkpoint and matches the format, and what it refers to exists.",
+        /// I9: an index snapshot names the newest rows.
+        IndexSnapshots => "An index snapshot names the newest row of each key of its lineage.",
+        /// I10: the end of a list follows from its items.
+        ListEnds => "The end of a list follows from its items.",
+        /// I11: a list references an older one of its thread.
+        References => "A list references a list of an older checkpoint of the same thread.",
+        /// I12: a checkpoint has the checksum of its content.
+        Checkpoints => "A checkpoint has the checksum of its content.",
+        /// I13: a checksum covers every stored write.
+        Writes => "The checksum of its run, or of the checkpoint that consumed it, covers each stored write.",
+        /// I14: a thread is as old as its first checkpoint.
+        ThreadTimes => "A thread has the timestamp of its first checkpoint.",
+        /// I15: a timer matches its check, and a task that sleeps has one.
+        Timers => "A timer matches its check, and a task that sleeps at the head of a thread has one.",
+        /// I16: entries of the key-value memory and of the cache match their checks.
+        Entries => "An entry of the key-value memory or of the cache, its vectors and its lifetime match their checks.",
+        /// I17: every row belongs to another one.
+        Ownership => "Each row belongs to a row that exists, or to a deleted thread that is not erased yet.",
+        /// I18: the write-ahead log is whole.
+        Log => "The frames of more than one transaction never follow a broken frame of the write-ahead log.",
+        /// I19: the write-ahead log can be copied into the file.
+        Copying => "The write-ahead log can be copied into the file.",
+        /// I20: a row matches its check.
+        RowChecks => "A row of the log matches its check.",
+        /// I21: the keys are those of the file.
+        Keys => "The rows of `store_key` hold the keys of the file.",
+        /// I22: an operation matches its check, and names existing rows.
+        Operations => "An operation matches its check, and names existing rows.",
+        /// I23: the search index holds the texts of the log.
+        SearchIndex => "The search index gives each entry below `search_state.next` for each of its grams.",
+        /// I24: the table of threads follows from the log.
+        Threads => "The row of each thread that the mark of `thread_state` covers follows from the log, and its facets from the row.",
+        /// I25: a lease matches its check.
+        Leases => "A lease matches its check.",
+        /// I26: the file has one mark of its log.
+        LogMark => "The mark of the log is one row, which matches its check.",
+    }
+    /// Returns the sentence of `docs/format.md`.
+    pub fn text -> &'static str
 }
 
 impl Invariant {
-    /// All invariants, in the order of their numbers.
-    pub const ALL: [Self; 26] = [
-        Self::Pages,
-        Self::Schema,
-        Self::Blobs,
-        Self::Payloads,
-        Self::Branches,
-        Self::Ids,
-        Self::Parents,
-        Self::Rows,
-        Self::IndexSnapshots,
-        Self::ListEnds,
-        Self::References,
-        Self::Checkpoints,
-        Self::Writes,
-        Self::ThreadTimes,
-        Self::Timers,
-        Self::Entries,
-        Self::Ownership,
-        Self::Log,
-        Self::Copying,
-        Self::RowChecks,
-        Self::Keys,
-        Self::Operations,
-        Self::SearchIndex,
-        Self::Threads,
-        Self::Leases,
-        Self::LogMark,
-    ];
-
     /// Returns the number, from 1 on.
     pub fn number(self) -> u32 {
-        self as u32
-    }
-
-    /// Returns the sentence of `docs/format.md`.
-    pub fn text(self) -> &'static str {
-        match self {
-            Self::Pages => "The file is a sound SQLite database.",
-            Self::Schema => "The tables, indexes, triggers and views of the store are those of its format.",
-            Self::Blobs => "A blob has the hash of its content.",
-            Self::Payloads => "A payload matches its check.",
-            Self::Branches => "A branch leaves an older branch, and its depth and its fork follow from that one.",
-            Self::Ids => "The ids of the checkpoints of a namespace ascend with `seq`.",
-            Self::Parents => "A checkpoint exists, and follows its parent in branch and ordinal.",
-            Self::Rows => {
-                "A row of `version` or `item` belongs to a checkpoint and matches the format, and what it refers to exists."
-            }
-            Self::IndexSnapshots => "An index snapshot names the newest row of each key of its lineage.",
-            Self::ListEnds => "The end of a list follows from its items.",
-            Self::References => "A list references a list of an older checkpoint of the same thread.",
-            Self::Checkpoints => "A checkpoint has the checksum of its content.",
-            Self::Writes => "The checksum of its run, or of the checkpoint that consumed it, covers each stored write.",
-            Self::ThreadTimes => "A thread has the timestamp of its first checkpoint.",
-            Self::Timers => "A timer matches its check, and a task that sleeps at the head of a thread has one.",
-            Self::Entries => {
-                "An entry of the key-value memory or of the cache, its vectors and its lifetime match their checks."
-            }
-            Self::Ownership => "Each row belongs to a row that exists, or to a deleted thread that is not erased yet.",
-            Self::Log => "The frames of more than one transaction never follow a broken frame of the write-ahead log.",
-            Self::Copying => "The write-ahead log can be copied into the file.",
-            Self::RowChecks => "A row of the log matches its check.",
-            Self::Keys => "The rows of `store_key` hold the keys of the file.",
-            Self::Operations => "An operation matches its check, and names existing rows.",
-            Self::SearchIndex => "The search index gives each entry below `search_state.next` for each of its grams.",
-            Self::Threads => {
-                "The row of each thread that the mark of `thread_state` covers follows from the log, and its facets from the row."
-            }
-            Self::Leases => "A lease matches its check.",
-            Self::LogMark => "The mark of the log is one row, which matches its check.",
-        }
+        self as u32 + 1
     }
 }
 

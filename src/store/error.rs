@@ -1,11 +1,10 @@
 //! Errors of the store. Every message states the resulting state of the file.
 
-use std::fmt;
 use std::path::PathBuf;
 
 use crate::base::CodecError;
 use crate::base::IdError;
-use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp};
+use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp, variants};
 
 /// An error of the store.
 #[derive(Debug, thiserror::Error)]
@@ -415,29 +414,22 @@ pub enum StoreError {
     },
 }
 
-/// A change of the schema of a file by another program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum SchemaChange {
-    /// The object is not one of the store.
-    Added,
-    /// The table of an application has a foreign key to a table of the store.
-    Refers,
-    /// The object of the store is not there.
-    Missing,
-    /// The object of the store is another one.
-    Differs,
-}
-
-impl fmt::Display for SchemaChange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Added => "is not made by this version",
-            Self::Refers => "refers to a table of the store",
-            Self::Missing => "is missing",
-            Self::Differs => "differs from the one that this version makes",
-        })
+variants! {
+    /// A change of the schema of a file by another program.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum SchemaChange {
+        /// The object is not one of the store.
+        Added => "is not made by this version",
+        /// The table of an application has a foreign key to a table of the store.
+        Refers => "refers to a table of the store",
+        /// The object of the store is not there.
+        Missing => "is missing",
+        /// The object of the store is another one.
+        Differs => "differs from the one that this version makes",
     }
+    /// Returns the change, as a message has it.
+    fn text -> &'static str, Display
 }
 
 /// The kind of a constraint of a table.

@@ -4,7 +4,7 @@
 //! *Absent:* runs and updates, which are derived from their checkpoints, and the rules of undo.
 
 use crate::base::limits::{FACT_BYTES_MAX, NAME_BYTES_MAX};
-use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp};
+use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp, variants};
 use crate::limits::{ACTOR_BYTES_MAX, OPERATION_CHANGES_MAX};
 
 use super::error::StoreError;
@@ -22,45 +22,26 @@ pub(crate) fn trashed_until(fact: &str) -> Option<Timestamp> {
     fact.parse().ok().map(Timestamp::from_micros)
 }
 
-/// The kind of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum OperationKind {
-    /// Heads move to older checkpoints.
-    Rewind,
-    /// The head moves to another branch.
-    Switch,
-    /// A branch gets a name, or loses it.
-    NameBranch,
-    /// The user of a thread states facts about it.
-    Facts,
-    /// Another operation, or a run, is undone.
-    Undo,
-    /// An operation or a run that was undone is made again.
-    Redo,
-}
-
-impl OperationKind {
-    /// All kinds.
-    pub const ALL: [Self; 6] = [Self::Rewind, Self::Switch, Self::NameBranch, Self::Facts, Self::Undo, Self::Redo];
-
+variants! {
+    /// The kind of an operation.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum OperationKind {
+        /// Heads move to older checkpoints.
+        Rewind => "rewind",
+        /// The head moves to another branch.
+        Switch => "switch",
+        /// A branch gets a name, or loses it.
+        NameBranch => "name branch",
+        /// The user of a thread states facts about it.
+        Facts => "facts",
+        /// Another operation, or a run, is undone.
+        Undo => "undo",
+        /// An operation or a run that was undone is made again.
+        Redo => "redo",
+    }
     /// Returns the name: `rewind`, `switch`, `name branch`, `facts`, `undo` or `redo`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Rewind => "rewind",
-            Self::Switch => "switch",
-            Self::NameBranch => "name branch",
-            Self::Facts => "facts",
-            Self::Undo => "undo",
-            Self::Redo => "redo",
-        }
-    }
-}
-
-impl std::fmt::Display for OperationKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
-    }
+    pub fn as_str -> &'static str, Display
 }
 
 /// The operation that an undo or a redo is about.

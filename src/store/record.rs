@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::base::{CheckpointId, Codec, Namespace, RunId, TaskId, ThreadId, Timestamp, Value, decode_value};
+use crate::base::{CheckpointId, Codec, Namespace, RunId, TaskId, ThreadId, Timestamp, Value, decode_value, variants};
 
 pub use crate::base::ItemIndexRef;
 use crate::base::PayloadRef;
@@ -89,48 +89,29 @@ impl StoredHead {
     }
 }
 
-/// The source of a checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Source {
-    /// The input of a run.
-    Input,
-    /// A superstep.
-    Loop,
-    /// `update_state`.
-    Update,
-    /// A fork of another checkpoint.
-    Fork,
-}
-
-impl Source {
+variants! {
+    /// The source of a checkpoint.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Source {
+        /// The input of a run.
+        Input => "input",
+        /// A superstep.
+        Loop => "loop",
+        /// `update_state`.
+        Update => "update",
+        /// A fork of another checkpoint.
+        Fork => "fork",
+    }
     /// Returns the name: `input`, `loop`, `update` or `fork`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Input => "input",
-            Self::Loop => "loop",
-            Self::Update => "update",
-            Self::Fork => "fork",
-        }
-    }
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
+    pub fn as_str -> &'static str, Display
 }
 
 impl FromStr for Source {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "input" => Ok(Self::Input),
-            "loop" => Ok(Self::Loop),
-            "update" => Ok(Self::Update),
-            "fork" => Ok(Self::Fork),
-            _ => Err(format!("{name:?} is not a source of a checkpoint (input, loop, update, fork)")),
-        }
+        let named = Self::ALL.into_iter().find(|source| source.as_str() == name);
+        named.ok_or_else(|| format!("{name:?} is not a source of a checkpoint (input, loop, update, fork)"))
     }
 }
 

@@ -1,48 +1,35 @@
 //! The reports of a recovery, of a restoration and of a reset of the write-ahead log.
 
-use crate::base::{CheckpointId, ThreadId};
+use crate::base::{CheckpointId, ThreadId, variants};
 use std::path::PathBuf;
 
-/// The kind of a lost thing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LostKind {
-    /// The write-ahead log, or a part of it.
-    Log,
-    /// A thread without a checkpoint that could be recovered.
-    Thread,
-    /// A checkpoint with its changes. Those that build on it are lost too.
-    Checkpoint,
-    /// Rows of checkpoints that cannot be read at all: their number is not known.
-    Range,
-    /// Writes of a task that were stored on their own.
-    Writes,
-    /// A timer.
-    Timer,
-    /// An operation: a move of a head, or names of branches.
-    Operation,
-    /// An entry of the key-value memory.
-    Entry,
-    /// A table of the application, which has no checksums: `.recover` of the command of SQLite reads its remaining
-    /// rows.
-    Table,
-}
-
-impl LostKind {
-    /// Returns the name, in lower case.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Log => "log",
-            Self::Thread => "thread",
-            Self::Checkpoint => "checkpoint",
-            Self::Range => "range",
-            Self::Writes => "writes",
-            Self::Timer => "timer",
-            Self::Operation => "operation",
-            Self::Entry => "entry",
-            Self::Table => "table",
-        }
+variants! {
+    /// The kind of a lost thing.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum LostKind {
+        /// The write-ahead log, or a part of it.
+        Log => "log",
+        /// A thread without a checkpoint that could be recovered.
+        Thread => "thread",
+        /// A checkpoint with its changes. Those that build on it are lost too.
+        Checkpoint => "checkpoint",
+        /// Rows of checkpoints that cannot be read at all: their number is not known.
+        Range => "range",
+        /// Writes of a task that were stored on their own.
+        Writes => "writes",
+        /// A timer.
+        Timer => "timer",
+        /// An operation: a move of a head, or names of branches.
+        Operation => "operation",
+        /// An entry of the key-value memory.
+        Entry => "entry",
+        /// A table of the application, which has no checksums: `.recover` of the command of SQLite reads its remaining
+        /// rows.
+        Table => "table",
     }
+    /// Returns the name, in lower case.
+    pub fn as_str -> &'static str
 }
 
 /// A lost thing.

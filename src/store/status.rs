@@ -8,69 +8,48 @@ use std::str::FromStr;
 use super::batch::WriteValue;
 use super::error::StoreError;
 use super::record::{WriteRecord, plain_value};
-use crate::base::{Timestamp, Value};
+use crate::base::{Timestamp, Value, variants};
 
 /// The channel and the index of the special write that holds a partial message.
 pub(crate) const PARTIAL: (&str, i32) = ("__partial__", -10);
 
-/// The status of a thread without its values, as the filter of a listing.
-///
-/// # Example
-/// ```
-/// use annals::prelude::*;
-/// use annals::store::{StatusKind, ThreadQuery};
-///
-/// # fn main() -> Result<()> {
-/// let store = Store::memory();
-/// store.thread("trip")?.set("city", "Bern")?;
-/// assert_eq!(store.threads_with(ThreadQuery::new().status(StatusKind::Done))?.len(), 1);
-/// assert!(store.threads_with(ThreadQuery::new().status(StatusKind::Failed))?.is_empty());
-/// assert_eq!("failed".parse(), Ok(StatusKind::Failed));
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum StatusKind {
-    /// No task is due.
-    Done,
-    /// Tasks are due.
-    Running,
-    /// Tasks wait at interrupts.
-    Interrupted,
-    /// A task failed.
-    Failed,
-    /// All tasks that wait sleep.
-    Sleeping,
-    /// The thread was cancelled.
-    Cancelled,
-    /// A task failed, and its run was given up: no worker continues it.
-    GivenUp,
-}
-
-impl StatusKind {
-    /// All of them, in the order in which the file numbers them.
-    pub const ALL: [Self; 7] =
-        [Self::Done, Self::Running, Self::Interrupted, Self::Failed, Self::Sleeping, Self::Cancelled, Self::GivenUp];
-
+variants! {
+    /// The status of a thread without its values, as the filter of a listing.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    /// use annals::store::{StatusKind, ThreadQuery};
+    ///
+    /// # fn main() -> Result<()> {
+    /// let store = Store::memory();
+    /// store.thread("trip")?.set("city", "Bern")?;
+    /// assert_eq!(store.threads_with(ThreadQuery::new().status(StatusKind::Done))?.len(), 1);
+    /// assert!(store.threads_with(ThreadQuery::new().status(StatusKind::Failed))?.is_empty());
+    /// assert_eq!("failed".parse(), Ok(StatusKind::Failed));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum StatusKind {
+        /// No task is due.
+        Done => "done",
+        /// Tasks are due.
+        Running => "running",
+        /// Tasks wait at interrupts.
+        Interrupted => "interrupted",
+        /// A task failed.
+        Failed => "failed",
+        /// All tasks that wait sleep.
+        Sleeping => "sleeping",
+        /// The thread was cancelled.
+        Cancelled => "cancelled",
+        /// A task failed, and its run was given up: no worker continues it.
+        GivenUp => "given_up",
+    }
     /// Returns the name: `done`, `running`, `interrupted`, `failed`, `sleeping`, `cancelled` or `given_up`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Running => "running",
-            Self::Interrupted => "interrupted",
-            Self::Failed => "failed",
-            Self::Sleeping => "sleeping",
-            Self::Cancelled => "cancelled",
-            Self::GivenUp => "given_up",
-        }
-    }
-}
-
-impl fmt::Display for StatusKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
+    pub fn as_str -> &'static str, Display
 }
 
 impl FromStr for StatusKind {

@@ -62,6 +62,7 @@ mod namespace;
 mod payload;
 mod time;
 mod value;
+mod variants;
 
 pub use default_source::DefaultSource;
 pub use id::{CheckpointId, IdError, IdSource, NULL_TASK, RunId, TaskId, ThreadId};

@@ -4,125 +4,74 @@
 //! channel keep their meaning from one version to the next, because files hold them. *Absent:* what the log makes of a
 //! write, which its mark tells.
 
-use crate::base::{Encoded, Value};
+use crate::base::{Encoded, Value, variants};
 use crate::history::PartialMessage;
 use crate::status::interrupt_wakes_at;
 use crate::store::batch::{NewWrite, WriteValue};
 use crate::store::record::WriteRecord;
 use crate::store::{StoreError, WriteMark};
 
-/// A special write of a task: its index and its channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum SpecialWrite {
-    /// The message of the error of a task that failed.
-    Error,
-    /// LangGraph's mark of a scheduled task. No executor of this workspace writes it.
-    Scheduled,
-    /// The interrupts at which a task waits or sleeps: a list of maps.
-    Interrupt,
-    /// The resume values of a command of a run.
-    Resume,
-    /// The node that failed, of a task whose failure another one handles.
-    ErrorSource,
-    /// The stored commands of runs with an idempotency key, and the interrupts that they resumed.
-    Keys,
-    /// The heads of the subgraphs that keep their state, as a task left them when it ended.
-    Left,
-    /// The attempt of a task that has called tasks: its number, from 0, and the number of calls before it.
-    Attempt,
-    /// The message of the node's own error, of a task whose failure another one handles.
-    ErrorMessage,
-    /// A message of a task as far as it was streamed, until the task has ended: [`PartialMessage`].
-    Partial,
-    /// The record of a called task: the hash of its arguments, its begin and duration in microseconds, and the attempt
-    /// of its caller, from 0. A plain write of the channel has the returned value as a fifth member: [`EndedCall`].
-    ///
-    /// [`EndedCall`]: crate::EndedCall
-    Call,
-    /// The versions of parts of the program that a task began with: a map of their names.
-    Versions,
-    /// The failed attempts of a task that was retried: a JSON text with the number of failures in a row, the time of
-    /// the next attempt in microseconds, its number and the number of calls before it, and the begin, end and error of
-    /// each failed attempt.
-    Retries,
-    /// The message of the error of a task whose run was cancelled: the same as its error, until another one takes its
-    /// place.
-    Cancelled,
-    /// The error of an attempt of a task after which it was run again and waits, until it is made due from outside.
-    EarlierError,
-    /// The resume values that were stored from outside, without a task: a map by the ids of the interrupts.
-    Given,
-    /// The time in microseconds at which a task ended, of a run that records the ends of its tasks.
-    Ended,
+variants! {
+    /// A special write of a task: its index and its channel.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum SpecialWrite {
+        /// The message of the error of a task that failed.
+        Error => (-1, "__error__"),
+        /// LangGraph's mark of a scheduled task. No executor of this workspace writes it.
+        Scheduled => (-2, "__scheduled__"),
+        /// The interrupts at which a task waits or sleeps: a list of maps.
+        Interrupt => (-3, "__interrupt__"),
+        /// The resume values of a command of a run.
+        Resume => (-4, "__resume__"),
+        /// The node that failed, of a task whose failure another one handles.
+        ErrorSource => (-5, "__error_source_node__"),
+        /// The stored commands of runs with an idempotency key, and the interrupts that they resumed.
+        Keys => (-6, "__keys__"),
+        /// The heads of the subgraphs that keep their state, as a task left them when it ended.
+        Left => (-7, "__left__"),
+        /// The attempt of a task that has called tasks: its number, from 0, and the number of calls before it.
+        Attempt => (-8, "__attempt__"),
+        /// The message of the node's own error, of a task whose failure another one handles.
+        ErrorMessage => (-9, "__error_message__"),
+        /// A message of a task as far as it was streamed, until the task has ended: [`PartialMessage`].
+        Partial => (PartialMessage::INDEX, PartialMessage::CHANNEL),
+        /// The record of a called task: the hash of its arguments, its begin and duration in microseconds, and the
+        /// attempt of its caller, from 0. A plain write of the channel has the returned value as a fifth member:
+        /// [`EndedCall`].
+        ///
+        /// [`EndedCall`]: crate::EndedCall
+        Call => (-11, "__call__"),
+        /// The versions of parts of the program that a task began with: a map of their names.
+        Versions => (-12, "__versions__"),
+        /// The failed attempts of a task that was retried: a JSON text with the number of failures in a row, the time
+        /// of the next attempt in microseconds, its number and the number of calls before it, and the begin, end and
+        /// error of each failed attempt.
+        Retries => (-13, "__retries__"),
+        /// The message of the error of a task whose run was cancelled: the same as its error, until another one takes
+        /// its place.
+        Cancelled => (-14, "__cancelled__"),
+        /// The error of an attempt of a task after which it was run again and waits, until it is made due from
+        /// outside.
+        EarlierError => (-15, "__earlier_error__"),
+        /// The resume values that were stored from outside, without a task: a map by the ids of the interrupts.
+        Given => (-16, "__given__"),
+        /// The time in microseconds at which a task ended, of a run that records the ends of its tasks.
+        Ended => (-18, "__ended__"),
+    }
+    /// Returns the index and the channel.
+    fn columns -> (i32, &'static str)
 }
 
 impl SpecialWrite {
-    /// All of them, by descending index.
-    pub const ALL: [Self; 17] = [
-        Self::Error,
-        Self::Scheduled,
-        Self::Interrupt,
-        Self::Resume,
-        Self::ErrorSource,
-        Self::Keys,
-        Self::Left,
-        Self::Attempt,
-        Self::ErrorMessage,
-        Self::Partial,
-        Self::Call,
-        Self::Versions,
-        Self::Retries,
-        Self::Cancelled,
-        Self::EarlierError,
-        Self::Given,
-        Self::Ended,
-    ];
-
     /// Returns the index.
     pub const fn index(self) -> i32 {
-        match self {
-            Self::Error => -1,
-            Self::Scheduled => -2,
-            Self::Interrupt => -3,
-            Self::Resume => -4,
-            Self::ErrorSource => -5,
-            Self::Keys => -6,
-            Self::Left => -7,
-            Self::Attempt => -8,
-            Self::ErrorMessage => -9,
-            Self::Partial => PartialMessage::INDEX,
-            Self::Call => -11,
-            Self::Versions => -12,
-            Self::Retries => -13,
-            Self::Cancelled => -14,
-            Self::EarlierError => -15,
-            Self::Given => -16,
-            Self::Ended => -18,
-        }
+        self.columns().0
     }
 
     /// Returns the name of the channel.
     pub const fn channel(self) -> &'static str {
-        match self {
-            Self::Error => "__error__",
-            Self::Scheduled => "__scheduled__",
-            Self::Interrupt => "__interrupt__",
-            Self::Resume => "__resume__",
-            Self::ErrorSource => "__error_source_node__",
-            Self::Keys => "__keys__",
-            Self::Left => "__left__",
-            Self::Attempt => "__attempt__",
-            Self::ErrorMessage => "__error_message__",
-            Self::Partial => PartialMessage::CHANNEL,
-            Self::Call => "__call__",
-            Self::Versions => "__versions__",
-            Self::Retries => "__retries__",
-            Self::Cancelled => "__cancelled__",
-            Self::EarlierError => "__earlier_error__",
-            Self::Given => "__given__",
-            Self::Ended => "__ended__",
-        }
+        self.columns().1
     }
 
     /// Returns the special write with an index; `None` for the index of a plain write, or of a newer version.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::base::{CheckpointId, Codec, Map, NULL_TASK, TaskId, Timestamp, Value, decode_bytes};
+use crate::base::{CheckpointId, Codec, Map, NULL_TASK, TaskId, Timestamp, Value, decode_bytes, variants};
 use crate::ended_call::EndedCall;
 use crate::history::{History, Snapshot, Thread};
 use crate::special::SpecialWrite;
@@ -27,45 +27,28 @@ const END: &str = "__end__";
 /// The channel that holds an input, and the name of the task that takes the input of a graph.
 pub(crate) const START: &str = TaskRecord::INPUT;
 
-/// The state of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum StepState {
-    /// It has ended, and its result is stored.
-    Done,
-    /// It is due, runs, or was cut short by the end of its process.
-    Running,
-    /// It waits for a resume value.
-    Interrupted,
-    /// It waits for a timestamp, [`StepInfo::wake_at`].
-    Sleeping,
-    /// Its last attempt failed.
-    Failed,
-    /// Its run was cancelled while it ran.
-    Cancelled,
-    /// It did not end, and the thread has gone on without it.
-    Abandoned,
-}
-
-impl StepState {
+variants! {
+    /// The state of a step.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum StepState {
+        /// It has ended, and its result is stored.
+        Done => "done",
+        /// It is due, runs, or was cut short by the end of its process.
+        Running => "running",
+        /// It waits for a resume value.
+        Interrupted => "interrupted",
+        /// It waits for a timestamp, [`StepInfo::wake_at`].
+        Sleeping => "sleeping",
+        /// Its last attempt failed.
+        Failed => "failed",
+        /// Its run was cancelled while it ran.
+        Cancelled => "cancelled",
+        /// It did not end, and the thread has gone on without it.
+        Abandoned => "abandoned",
+    }
     /// Returns the name: `done`, `running`, `interrupted`, `sleeping`, `failed`, `cancelled` or `abandoned`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Running => "running",
-            Self::Interrupted => "interrupted",
-            Self::Sleeping => "sleeping",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-            Self::Abandoned => "abandoned",
-        }
-    }
-}
-
-impl fmt::Display for StepState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
+    pub fn as_str -> &'static str, Display
 }
 
 /// An attempt of a step. The times are known of attempts that failed and were followed by another one.
