@@ -300,11 +300,13 @@ impl IntoUpdate<DynState> for Map {
 }
 
 /// Returns the writes of values for the channels that a graph has; the others are dropped.
+#[doc(hidden)]
 pub fn shared_writes(values: Map) -> Writes {
     returned_writes(values.into_iter().map(|(channel, value)| (channel, Returned::Value(value))))
 }
 
 /// The value that a subgraph returns for a channel.
+#[doc(hidden)]
 pub enum Returned {
     /// A plain value.
     Value(Value),
@@ -313,6 +315,7 @@ pub enum Returned {
 }
 
 /// Returns the writes of the output of a subgraph: the channels that both graphs have count.
+#[doc(hidden)]
 pub fn returned_writes(returned: impl IntoIterator<Item = (String, Returned)>) -> Writes {
     let mut writes = Writes::default();
     for (channel, returned) in returned {
@@ -326,6 +329,7 @@ pub fn returned_writes(returned: impl IntoIterator<Item = (String, Returned)>) -
 }
 
 /// Returns the write of one message to a channel; it is dropped if the state does not have the channel.
+#[doc(hidden)]
 pub fn message_write(channel: &str, message: &Message) -> Writes {
     shared_writes([(channel.to_owned(), message.to_map().into())].into_iter().collect())
 }
@@ -348,6 +352,7 @@ struct NamedBox {
 
 /// Returns writes of another state by the names of its channels, `names` in the order of its fields: they go to the
 /// channels of the same names, as those of a [`DynUpdate`].
+#[doc(hidden)]
 pub fn named_writes(writes: Writes, names: &[&'static str]) -> Writes {
     let mut named = Writes::default();
     for (field, write) in writes {
@@ -364,6 +369,7 @@ pub fn named_writes(writes: Writes, names: &[&'static str]) -> Writes {
 /// # Errors
 /// [`StateError::UnknownChannel`] if the state has no channel of a write, unless the write is optional; another
 /// [`StateError`] if its value does not fit the field.
+#[doc(hidden)]
 pub fn resolve(layout: &dyn Layout, writes: Writes) -> Result<Writes, StateError> {
     let writes = writes.for_state(layout.state_type());
     if writes.fields().all(|field| field < layout.len()) {
@@ -405,6 +411,7 @@ fn at_home(layout: &dyn Layout, foreign: &Foreign) -> Result<(usize, BoxWrite), 
 ///
 /// # Errors
 /// [`StateError::UnknownChannel`] if there is none, or if the field is managed.
+#[doc(hidden)]
 pub fn field_of(layout: &dyn Layout, channel: &str) -> Result<usize, StateError> {
     let channels = || (0..layout.len()).filter(|field| layout.kind(*field) != FieldKind::Managed);
     channels().find(|field| &**layout.name(*field) == channel).ok_or_else(|| StateError::UnknownChannel {

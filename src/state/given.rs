@@ -17,6 +17,7 @@ use super::writes::BoxWrite;
 
 /// The rule that two list channels must share, so that one can take the list of the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
 pub struct ListRule {
     /// The types of the channel and of the items.
     pub(super) id: TypeId,
@@ -26,6 +27,7 @@ pub struct ListRule {
 
 /// The description of a given list, independent of the type of its items.
 #[derive(Clone, Debug)]
+#[doc(hidden)]
 pub struct Told {
     /// The list that was given, if it is stored.
     pub of: Option<ListRef>,
@@ -48,6 +50,7 @@ pub(super) struct Given<T> {
 }
 
 /// The number of an item that is not among those its write stores.
+#[doc(hidden)]
 pub const NOT_STORED: usize = usize::MAX;
 
 impl<T: Clone + Send + Sync + 'static> Given<T> {

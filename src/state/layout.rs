@@ -11,6 +11,7 @@ use super::given::ListRule;
 use super::writes::BoxWrite;
 
 /// An instance of a state, shared by the nodes of a superstep.
+#[doc(hidden)]
 pub type StateRef = Arc<dyn Any + Send + Sync>;
 
 /// How a field is stored.
@@ -27,6 +28,7 @@ pub enum FieldKind {
 }
 
 /// Loads the stored items of one list field. The list is built once, when all items are decoded.
+#[doc(hidden)]
 pub trait ListLoader {
     /// Decodes a stored item; items come in the order of their positions.
     ///
@@ -41,6 +43,7 @@ pub trait ListLoader {
 /// The fields of a state behind a wall that hides its type. All methods take the number of a field.
 ///
 /// A state given to a method must come from [`Layout::initial`] of the same layout.
+#[doc(hidden)]
 pub trait Layout: Send + Sync + 'static {
     /// Returns how many fields there are.
     fn len(&self) -> usize;

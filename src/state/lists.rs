@@ -96,6 +96,7 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> ListItems 
 pub(super) struct Single<T>(pub(super) T);
 
 /// Returns the items that a write brings, whichever form it has; `None` if they are of another type.
+#[doc(hidden)]
 pub fn written_items<T: 'static>(write: &BoxWrite) -> Option<&[T]> {
     let single = write.get::<Single<T>>().map(|one| std::slice::from_ref(&one.0));
     let replacing = || write.get::<Overwrite<Vec<T>>>().map(|new| new.0.as_slice());

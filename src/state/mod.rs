@@ -41,9 +41,11 @@ pub use schema::Schema;
 pub use view::{StateView, WritesView};
 pub use writes::{BoxWrite, IntoUpdate, Writes};
 
-/// The interface for executors: states behind a pointer, and writes by field number.
+/// The interface of `annals-graph`: states behind a pointer, and writes by field number. It is released with the engine,
+/// and promises nothing: a release may change or remove each item of it, and of [`Layout`], without a word in the
+/// changelog.
 ///
-/// An executor compiles nothing per state type: it works on a [`StateRef`] through a [`Layout`], which [`Schema`]
+/// The executor compiles nothing per state type: it works on a [`StateRef`] through a [`Layout`], which [`Schema`]
 /// implements. One superstep is these calls:
 ///
 /// 1. [`resolve`](erased::resolve) gives each write of an [`Output`] the number of its field, and
@@ -55,6 +57,7 @@ pub use writes::{BoxWrite, IntoUpdate, Writes};
 ///
 /// [`StateView`] and [`WritesView`] show states and writes by name; values are made on demand. A list is given to a
 /// subgraph with [`Layout::give`] and comes back with [`Layout::give_back`]; [`Told`](erased::Told) describes it.
+#[doc(hidden)]
 pub mod erased {
     pub use super::dynamic::{Returned, field_of, message_write, resolve, returned_writes, shared_writes};
     pub use super::given::{NOT_STORED, Told};

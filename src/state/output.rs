@@ -47,6 +47,7 @@ impl FromIterator<Output> for Output {
 )]
 pub trait IntoOutput<S> {
     /// Returns the changes and instructions.
+    #[doc(hidden)]
     fn into_output(self) -> Output;
 }
 

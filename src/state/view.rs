@@ -23,6 +23,7 @@ pub struct StateView {
 
 /// Which channels of a state are shown, the same for many states.
 #[non_exhaustive]
+#[doc(hidden)]
 pub struct ViewShape {
     /// The layout of the state.
     pub layout: Arc<dyn Layout>,
@@ -42,6 +43,7 @@ impl ViewShape {
 
 impl StateView {
     /// Creates a view of a state.
+    #[doc(hidden)]
     pub fn new(shape: Arc<ViewShape>, state: StateRef) -> Self {
         Self { shape, state }
     }
@@ -105,6 +107,7 @@ pub struct WritesView {
 }
 
 /// A task that wrote.
+#[doc(hidden)]
 pub trait Writer: Send + Sync {
     /// Returns its writes, once it has ended.
     fn written(&self) -> Option<&Written>;
@@ -113,6 +116,7 @@ pub trait Writer: Send + Sync {
 }
 
 /// The writes of a task.
+#[doc(hidden)]
 pub enum Written {
     /// Writes to channels.
     Fields {
@@ -133,6 +137,7 @@ pub enum Written {
 }
 
 /// Writes to fields. Mostly there is one, which needs no memory of its own.
+#[doc(hidden)]
 pub enum FieldWrites {
     /// One write.
     One([(usize, BoxWrite); 1]),
@@ -174,11 +179,13 @@ const RETURN: &str = "__return__";
 
 impl WritesView {
     /// Makes the view of the writes of a task; with `chosen`, of those to the channels of the output schema.
+    #[doc(hidden)]
     pub fn new(writer: Arc<dyn Writer>, chosen: bool) -> Self {
         Self { writer, chosen }
     }
 
     /// Makes the view of the value that a called task returned, and of its writes.
+    #[doc(hidden)]
     pub fn returned(value: Option<Value>, wrote: Vec<(Arc<str>, Value)>) -> Self {
         Self::new(Arc::new(Written::Returned { value, wrote }), false)
     }
@@ -286,12 +293,14 @@ impl fmt::Debug for WritesView {
 
 /// Returns the messages that a write brings: of a channel of messages, or as a value or list of another one. Objects
 /// that a channel made messages of are none.
+#[doc(hidden)]
 pub fn messages_of(write: &BoxWrite) -> Vec<Message> {
     let written = messages_in(write.as_any()).into_iter().enumerate();
     written.filter(|(at, _)| write.is_message(*at)).map(|(_, message)| message).collect()
 }
 
 /// Returns whether a write brings messages that [`messages_of`] does not return.
+#[doc(hidden)]
 pub fn brings_other_messages(write: &BoxWrite) -> bool {
     (0..messages_in(write.as_any()).len()).any(|at| !write.is_message(at))
 }
@@ -328,6 +337,7 @@ pub(super) fn messages_in(value: &dyn Any) -> Vec<Message> {
 }
 
 /// Returns the messages in a dynamic value, by the rules of typed states.
+#[doc(hidden)]
 pub fn messages_in_value(value: &Value) -> Vec<Message> {
     let items = match value {
         Value::List(items) => items.as_slice(),

@@ -12,6 +12,7 @@ use super::schema::Schema;
 
 /// A write to a field: a value of the write type of its channel; cheap to clone.
 #[derive(Clone)]
+#[doc(hidden)]
 pub struct BoxWrite {
     /// Cloned when it is taken or changed, if somebody is still shown it then.
     value: Arc<dyn Any + Send + Sync>,
@@ -121,6 +122,7 @@ impl Writes {
     }
 
     /// Adds a write of a field.
+    #[doc(hidden)]
     pub fn push_box(&mut self, field: usize, write: BoxWrite) {
         self.list.push((field, write));
     }
@@ -209,6 +211,7 @@ impl IntoIterator for Writes {
 /// A change to a state `S`.
 pub trait IntoUpdate<S> {
     /// Returns the writes.
+    #[doc(hidden)]
     fn into_writes(self) -> Writes;
 }
 

@@ -126,6 +126,7 @@ impl Store {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(hidden)]
     pub fn commit_reminting(&self, batch: &mut super::batch::Batch) -> Result<(), StoreError> {
         debug_assert!(batch.chain.is_none(), "the chain of a batch that was refused has ended");
         let mut attempt = 1;
@@ -633,12 +634,14 @@ impl Store {
     }
 
     /// Hands over the handles of an abandoned run, for [`Store::flush_abandoned`].
+    #[doc(hidden)]
     pub fn abandon_commits(&self, handles: impl IntoIterator<Item = CommitHandle>) {
         self.0.left.lock().extend(handles.into_iter().filter(|handle| !handle.is_settled()));
     }
 
     /// Waits for the commits that abandoned runs submitted, so that the next run reads them. Their errors are dropped:
     /// the caller is gone.
+    #[doc(hidden)]
     pub fn flush_abandoned(&self) {
         let left = std::mem::take(&mut *self.0.left.lock());
         if left.iter().any(|handle| !handle.is_settled()) {
@@ -653,6 +656,7 @@ impl Store {
     }
 
     /// Returns the cache of decoded heads, for executors.
+    #[doc(hidden)]
     pub fn head_cache(&self) -> &HeadCache {
         &self.0.heads
     }

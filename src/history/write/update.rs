@@ -348,6 +348,7 @@ fn keep_partials(
 impl PartialMessage {
     /// Returns the index at which the kept message is inserted into the writes of an update: before the others of its
     /// channel, and after one that empties the list. Returns `None` if the channel is not written.
+    #[doc(hidden)]
     pub fn place_among(&self, layout: &dyn Layout, writes: &[(usize, BoxWrite)]) -> Option<usize> {
         let is_of_channel = |(field, _): &(usize, BoxWrite)| **layout.name(*field) == *self.channel;
         // A write that empties the list is a compaction: the kept message comes after it.
