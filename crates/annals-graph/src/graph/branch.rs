@@ -27,6 +27,7 @@ pub trait IntoTargets {
     ///
     /// # Errors
     /// The error of the path.
+    #[doc(hidden)]
     fn into_targets(self) -> NodeResult<Vec<Target>>;
 }
 

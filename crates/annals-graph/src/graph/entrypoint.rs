@@ -129,6 +129,7 @@ pub trait IntoFinal {
     ///
     /// # Errors
     /// [`CodecError`] if the value cannot be serialized.
+    #[doc(hidden)]
     fn into_final(self) -> Result<Final<Self::Value>, CodecError>;
 }
 

@@ -7,6 +7,7 @@ use super::node::{IntoNode, NodeBody};
 /// Nodes with their names, in the order in which they run: a tuple of up to eight `(name, node)`, or a list of them.
 pub trait IntoSequence<S, M> {
     /// Returns the nodes, each with the name of its function in Rust.
+    #[doc(hidden)]
     fn into_sequence(self) -> Vec<(Arc<str>, NodeBody, &'static str)>;
 }
 

@@ -13,6 +13,7 @@ use super::context::Context;
 pub(crate) type TaskFuture<R> = Pin<Box<dyn Future<Output = NodeResult<R>> + Send>>;
 
 /// A task or an entrypoint without the type of its function.
+#[doc(hidden)]
 pub struct TaskBody<I, R>(pub(crate) TaskWork<I, R>);
 
 /// The work of a task.
@@ -74,6 +75,7 @@ pub trait IntoTask<I, R, M> {
     type Kind;
 
     /// Erases the type of the function.
+    #[doc(hidden)]
     fn into_task(self) -> TaskBody<I, R>;
 }
 

@@ -24,19 +24,23 @@ pub enum Input {
 )]
 pub trait IntoInput<S, M> {
     /// Returns the input.
+    #[doc(hidden)]
     fn into_input(self) -> Input;
 }
 
 /// Marks the updates of a state among the implementations of [`IntoInput`].
 #[derive(Debug)]
+#[doc(hidden)]
 pub enum AsUpdate {}
 
 /// Marks the arguments of an entrypoint among the implementations of [`IntoInput`].
 #[derive(Debug)]
+#[doc(hidden)]
 pub enum AsArgument {}
 
 /// Marks [`Command`] and [`Input`] among the implementations of [`IntoInput`].
 #[derive(Debug)]
+#[doc(hidden)]
 pub enum AsInput {}
 
 /// A [`DynUpdate`](crate::state::DynUpdate) also for a state of another type: channels are found by name.
