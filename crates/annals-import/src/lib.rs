@@ -89,7 +89,7 @@ mod zstd;
 
 pub use database::SourceDatabase;
 pub use error::{ImportError, SourceLimit};
-pub use model::{ParentLink, SessionBranch, SessionMessage, SourceSession, UnknownCounts, UnknownRecord, turns};
+pub use model::{ParentLink, SessionBranch, SessionMessage, SourceSession, UnknownRecord, turns};
 pub use output::SessionSink;
 pub use sources::{PlaceBase, SourceFacts, SourceKind, SourcePlace, sources_table};
 #[cfg(feature = "store")]

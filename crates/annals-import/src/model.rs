@@ -174,7 +174,7 @@ impl UnknownRecord {
 }
 
 /// The number of records that were not understood, by kind.
-pub type UnknownCounts = BTreeMap<String, u64>;
+pub(crate) type UnknownCounts = BTreeMap<String, u64>;
 
 /// Cuts a line into turns, each of which becomes one checkpoint. A turn begins with a human message or a summary,
 /// unless the open turn has no message of the model and no tool result yet.

@@ -12,6 +12,7 @@ use annals_base::{Codec, CodecError, Map, Value, ValueView, decode_value};
 /// A message in parts.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
+#[doc(hidden)]
 pub struct MessageParts {
     /// The id.
     pub id: Option<String>,
@@ -74,6 +75,7 @@ impl TryFrom<Value> for MessageParts {
 /// [`MessageParts`], borrowed: joining copies only the fields of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
+#[doc(hidden)]
 pub struct MessagePartsRef<'a> {
     /// The id.
     pub id: Option<&'a str>,
@@ -125,6 +127,7 @@ impl Message {
     /// assert_eq!(Message::join(&parts)?, answer);
     /// # Ok::<(), annals_messages::MessageError>(())
     /// ```
+    #[doc(hidden)]
     pub fn split(&self) -> Result<MessageParts, MessageError> {
         let (rest, text) = rest_of(self);
         let tokens = counted(self);
@@ -146,6 +149,7 @@ impl Message {
     ///
     /// # Errors
     /// [`MessageError`] if the parts do not come from [`split`](Self::split).
+    #[doc(hidden)]
     pub fn join<'a>(parts: impl Into<MessagePartsRef<'a>>) -> Result<Self, MessageError> {
         let parts = parts.into();
         if let Some(plain) = join_plain(&parts) {

@@ -15,6 +15,7 @@ pub const REMOVE_ALL_MESSAGES: &str = "__remove_all__";
 /// A list may hold several messages with one id (only after [`Clear`](Self::Clear), or if it started so); then the last
 /// is the one that is replaced, and all are removed.
 #[derive(Clone, Debug, PartialEq)]
+#[doc(hidden)]
 pub enum MergeOp {
     /// Adds a message at the end.
     Append {
@@ -121,6 +122,7 @@ pub fn ensure_ids(messages: &mut [Message], ids: &mut IdSource) -> usize {
 /// assert!(matches!(&plan[..], [MergeOp::Replace { .. }, MergeOp::Append { .. }]));
 /// # Ok::<(), annals_messages::MessageError>(())
 /// ```
+#[doc(hidden)]
 pub fn merge_plan(mut right: Vec<Message>, known: &mut dyn FnMut(&str) -> bool) -> Result<Vec<MergeOp>, MessageError> {
     if let Some(position) = right.iter().position(|message| message.id.is_none()) {
         return Err(MessageError::NoId { position });

@@ -104,7 +104,7 @@ impl Decimal {
 
     /// Returns the difference, rounded to 28 digits.
     #[must_use]
-    pub fn subtract(&self, other: &Self) -> Self {
+    pub(crate) fn subtract(&self, other: &Self) -> Self {
         self.add(&Self { negative: !other.negative, ..other.clone() })
     }
 
