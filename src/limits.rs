@@ -8,6 +8,10 @@ use crate::base::limits::{
     VALUE_BYTES_MAX,
 };
 
+/// Decoded heads that a handle of a store caches; they are searched in order.
+pub(crate) const HEADS_MAX: usize = 256;
+/// Bytes of a position in the log.
+pub(crate) const POSITION_BYTES_MAX: usize = 23;
 /// The longest duration of a lease.
 pub(crate) const LEASE_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
 /// Instructions of SQLite between two comparisons of a transaction with its longest duration: some tenths of a

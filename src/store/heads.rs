@@ -10,13 +10,14 @@ use std::any::{Any, TypeId};
 
 use parking_lot::Mutex;
 
-use crate::base::limits::HEADS_MAX;
 use crate::base::{CheckpointId, Namespace, ThreadId};
+use crate::limits::HEADS_MAX;
 
 use super::record::CheckpointRef;
 
 /// The decoder of a cached head: another one cannot use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[doc(hidden)]
 pub enum HeadKey {
     /// A graph of an executor, by its number.
     Graph(usize),
@@ -32,6 +33,7 @@ pub enum HeadKey {
 
 /// A decoded head: the state that an executor made of a checkpoint, opaque to the store.
 #[non_exhaustive]
+#[doc(hidden)]
 pub struct CachedHead {
     /// The thread.
     pub thread: ThreadId,
@@ -57,6 +59,7 @@ impl CachedHead {
 
 /// Heads, least recently used first.
 #[derive(Default)]
+#[doc(hidden)]
 pub struct HeadCache {
     heads: Mutex<Vec<CachedHead>>,
     bytes_max: usize,

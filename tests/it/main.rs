@@ -13,7 +13,6 @@ mod diffs;
 mod facts;
 mod hostile;
 mod kv_search;
-mod limits;
 mod locks;
 mod memory_backend;
 mod memory_threads;

@@ -8,10 +8,6 @@ pub const THREAD_ID_BYTES_MAX: usize = 1_024;
 pub const LEASE_MIN: Duration = Duration::from_millis(10);
 /// The duration of the lease of a run, unless it sets another one. It is renewed after a third of it.
 pub const LEASE_DEFAULT: Duration = Duration::from_secs(30);
-/// Continuations of a run whose process died, before a worker marks it as stuck, unless the worker sets another number.
-pub const RECOVERIES_DEFAULT: u64 = 10;
-/// Pause between two looks of a run with a lease at a cancel or a pause of its thread.
-pub const CONTROL_INTERVAL: Duration = Duration::from_millis(50);
 /// The duration of a transaction on the tables of an application; others wait for the writer role meanwhile.
 pub const TRANSACTION_TIME_MAX: Duration = Duration::from_secs(5);
 /// Statements of a transaction on the tables of an application.
@@ -20,15 +16,6 @@ pub const TRANSACTION_STATEMENTS_MAX: usize = 100_000;
 pub const STATEMENT_BYTES_MAX: usize = 1 << 20;
 /// Runs that one claim may take.
 pub const CLAIM_RUNS_MAX: usize = 256;
-/// The shortest pause of a worker between two looks for the commits of other processes, where the system does not
-/// announce them; and the time for which it gathers commits before it claims again.
-pub const WORKER_POLL: Duration = Duration::from_millis(5);
-/// The pause between two looks of a worker at the schedules that processes may have changed.
-pub const SCHEDULE_LOOK: Duration = Duration::from_secs(1);
-/// The delay past which a due time of a schedule counts as missed.
-pub const SCHEDULE_LATE_MAX: Duration = Duration::from_secs(60);
-/// Missed runs of a schedule that a worker enqueues.
-pub const SCHEDULE_RUNS_MAX: usize = 1_000;
 /// The greatest priority of a queued run. The default is 0.
 pub const PRIORITY_MAX: u8 = 9;
 /// Groups that one claim of a lease may name.
@@ -37,10 +24,6 @@ pub const LEASE_GROUPS_MAX: usize = 16;
 pub const NAMESPACE_BYTES_MAX: usize = 4_096;
 /// Bytes of a channel or node name.
 pub const NAME_BYTES_MAX: usize = 256;
-/// Attempts of a task whose errors are stored, the newest.
-pub const ATTEMPTS_STORED_MAX: usize = 100;
-/// Bytes of the stored error of an attempt that was followed by another one.
-pub const ATTEMPT_ERROR_BYTES_MAX: usize = 2_048;
 /// Bytes of an item id (a message id).
 pub const ITEM_ID_BYTES_MAX: usize = 1_024;
 /// The first position of a list channel that holds a map. The positions below are those of lists.
@@ -92,8 +75,6 @@ pub const DELETED_THREADS_MAX: usize = 1_000;
 pub const FORKS_SHOWN_MAX: usize = 16;
 /// Bytes of the idempotency key of a run.
 pub const RUN_KEY_BYTES_MAX: usize = 1_024;
-/// Bytes of a position in the log.
-pub const POSITION_BYTES_MAX: usize = 23;
 /// Rows that one page of a listing may hold.
 pub const PAGE_ROWS_MAX: usize = 10_000;
 /// Checkpoints, operations or threads that a walk through a history reads at once.
@@ -117,8 +98,6 @@ const _: () = assert!(VALUE_BYTES_MAX < IMPORT_ITEM_BYTES_MAX);
 
 /// Intervals of 100 ns since 1582-10-15 in the timestamp of an id, which has 60 bits.
 pub(crate) const ID_TICKS_MAX: u64 = (1 << 60) - 1;
-/// Decoded heads that a handle of a store caches; they are searched in order.
-pub const HEADS_MAX: usize = 256;
 /// Lost things that the report of a recovery names.
 pub const LOST_MAX: usize = 10_000;
 /// Payloads of up to this many bytes are collected before they are hashed.

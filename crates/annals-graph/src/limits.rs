@@ -4,6 +4,23 @@ use std::time::Duration;
 
 use crate::base::limits::{LEASE_DEFAULT, POOL_IDLE};
 
+/// Continuations of a run whose process died, before a worker marks it as stuck, unless the worker sets another number.
+pub(crate) const RECOVERIES_DEFAULT: u64 = 10;
+/// Pause between two looks of a run with a lease at a cancel or a pause of its thread.
+pub(crate) const CONTROL_INTERVAL: Duration = Duration::from_millis(50);
+/// The shortest pause of a worker between two looks for the commits of other processes, where the system does not
+/// announce them; and the time for which it gathers commits before it claims again.
+pub(crate) const WORKER_POLL: Duration = Duration::from_millis(5);
+/// The pause between two looks of a worker at the schedules that processes may have changed.
+pub(crate) const SCHEDULE_LOOK: Duration = Duration::from_secs(1);
+/// The delay past which a due time of a schedule counts as missed.
+pub(crate) const SCHEDULE_LATE_MAX: Duration = Duration::from_secs(60);
+/// Missed runs of a schedule that a worker enqueues.
+pub(crate) const SCHEDULE_RUNS_MAX: usize = 1_000;
+/// Attempts of a task whose errors are stored, the newest.
+pub(crate) const ATTEMPTS_STORED_MAX: usize = 100;
+/// Bytes of the stored error of an attempt that was followed by another one.
+pub(crate) const ATTEMPT_ERROR_BYTES_MAX: usize = 2_048;
 /// Duration for which the thread that renews leases waits for another one before it ends.
 pub(crate) const RENEWAL_IDLE: Duration = Duration::from_secs(5);
 /// The longest pause of a worker between two looks at its clock, which may jump.
@@ -46,3 +63,57 @@ const _: () = assert!(RETRY_PAUSE_MAX.as_nanos() < RETRY_INTERVAL_MAX_DEFAULT.as
 const _: () = assert!(TASKS_ALONE.as_nanos() < POOL_IDLE.as_nanos());
 /// Threads that run the nodes of one process, unless set otherwise.
 pub(crate) const NODE_THREADS_DEFAULT: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+
+    use super::*;
+    use crate::base::limits::{
+        CLAIM_RUNS_MAX, LEASE_GROUPS_MAX, LEASE_MIN, PRIORITY_MAX, RUN_LOCK_WAITS_MAX, TASKS_MAX,
+        TRANSACTION_STATEMENTS_MAX, TRANSACTION_TIME_MAX,
+    };
+
+    /// Asserts that a table of a document has exactly these limits, in this order.
+    fn states(document: &str, expected: &[(&str, &dyn Debug)]) {
+        let rows = document.lines().filter_map(|line| {
+            let cells: Vec<&str> = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect();
+            let [_, constant, value] = cells[..] else { return None };
+            Some((constant.strip_prefix('`')?.strip_suffix('`')?.to_owned(), value.to_owned()))
+        });
+        let expected: Vec<_> =
+            expected.iter().map(|(name, value)| ((*name).to_owned(), format!("{value:?}"))).collect();
+        assert_eq!(rows.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn the_page_of_workflows_states_the_limits_of_the_code() {
+        macro_rules! limits {
+            ($($name:ident),* $(,)?) => { [$((stringify!($name), &$name as &dyn Debug)),*] };
+        }
+        let page = include_str!("../../../docs/workflows.md");
+        let (_, section) = page.split_once("\n## Limits\n").expect("the section of limits");
+        states(
+            section,
+            &limits![
+                LEASE_DEFAULT,
+                LEASE_MIN,
+                RECOVERIES_DEFAULT,
+                CONTROL_INTERVAL,
+                TRANSACTION_TIME_MAX,
+                TRANSACTION_STATEMENTS_MAX,
+                RUN_LOCK_WAITS_MAX,
+                TASKS_MAX,
+                ATTEMPTS_STORED_MAX,
+                ATTEMPT_ERROR_BYTES_MAX,
+                PRIORITY_MAX,
+                LEASE_GROUPS_MAX,
+                WORKER_POLL,
+                CLAIM_RUNS_MAX,
+                SCHEDULE_LOOK,
+                SCHEDULE_LATE_MAX,
+                SCHEDULE_RUNS_MAX,
+            ],
+        );
+    }
+}

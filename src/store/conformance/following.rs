@@ -1,7 +1,7 @@
 //! Followers of the log: its order, its end, and its signals.
 
 use super::build::*;
-use crate::base::limits::POSITION_BYTES_MAX;
+use crate::limits::POSITION_BYTES_MAX;
 use crate::store::log::ChangePage;
 use std::time::Duration;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::base::limits::POSITION_BYTES_MAX;
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
+use crate::limits::POSITION_BYTES_MAX;
 use crate::store::error::StoreError;
 use crate::store::lease::LeaseRecord;
 use crate::store::operation::{BranchRecord, OperationField, OperationValue};
@@ -211,7 +211,7 @@ impl LogPosition {
     /// Reads a position that [`LogPosition::as_bytes`] gave.
     ///
     /// # Errors
-    /// [`StoreError::Invalid`] if there are more than [`POSITION_BYTES_MAX`].
+    /// [`StoreError::Invalid`] if there are more than 23.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, StoreError> {
         let mut position = Self::START;
         let reason = || format!("{} bytes are above the limit of {}", bytes.len(), POSITION_BYTES_MAX);

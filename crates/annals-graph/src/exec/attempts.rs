@@ -8,9 +8,8 @@ use annals_runs::SpecialWrite;
 use std::fmt::Display;
 use std::time::Duration;
 
-use crate::base::limits::{ATTEMPT_ERROR_BYTES_MAX, ATTEMPTS_STORED_MAX};
 use crate::base::{Timestamp, Value};
-use crate::limits::RETRY_PAUSE_MAX;
+use crate::limits::{ATTEMPT_ERROR_BYTES_MAX, ATTEMPTS_STORED_MAX, RETRY_PAUSE_MAX};
 use crate::store::batch::NewWrite;
 use crate::task::{Attempt, AttemptFailure, Attempts, Interrupt, interrupt_id};
 

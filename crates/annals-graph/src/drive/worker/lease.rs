@@ -13,14 +13,13 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::base::CheckpointId;
-use crate::base::limits::CONTROL_INTERVAL;
 use crate::drive::run::builder::{Durability, RunSettings};
 use crate::drive::run::host::RunHost;
 use crate::elapsed::ElapsedTime;
 use crate::error::Error;
 use crate::exec::RunStart;
 use crate::history::Thread;
-use crate::limits::{LEASE_RETRY, RENEWAL_IDLE};
+use crate::limits::{CONTROL_INTERVAL, LEASE_RETRY, RENEWAL_IDLE};
 use crate::run::RunLease;
 use crate::store::batch::Batch;
 use crate::store::lease::{LeaseGroup, LeaseOwner, LeaseRecord, NewLease, validate_lease};

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use crate::base::Timestamp;
-use crate::base::limits::{SCHEDULE_LOOK, WORKER_POLL};
 use crate::elapsed::ElapsedTime;
-use crate::limits::{WORKER_ASK, WORKER_IDLE};
+use crate::limits::{SCHEDULE_LOOK, WORKER_ASK, WORKER_IDLE, WORKER_POLL};
 
 use super::claims::ClaimProgress;
 

@@ -10,8 +10,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::limits::{NAME_BYTES_MAX, SCHEDULE_LATE_MAX, SCHEDULE_RUNS_MAX};
+use crate::base::limits::NAME_BYTES_MAX;
 use crate::base::{Timestamp, Value};
+use crate::limits::{SCHEDULE_LATE_MAX, SCHEDULE_RUNS_MAX};
 use crate::store::kv::KvItem;
 use crate::store::{Kv, KvQuery, Store, StoreError};
 

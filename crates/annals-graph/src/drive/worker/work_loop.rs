@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::base::limits::{LEASE_DEFAULT, RECOVERIES_DEFAULT, WORKER_POLL};
+use crate::base::limits::LEASE_DEFAULT;
 use crate::base::{Namespace, Timestamp};
 use crate::drive::io::pool::on_node_thread;
 use crate::drive::io::runtime::CallerRuntime;
@@ -28,7 +28,7 @@ use crate::error::Error;
 use crate::exec::{RunError, special};
 use crate::graph::{CompiledGraph, START};
 use crate::history::{Thread, ThreadInfo, ThreadQuery};
-use crate::limits::WORKER_ASK;
+use crate::limits::{RECOVERIES_DEFAULT, WORKER_ASK, WORKER_POLL};
 use crate::store::batch::{Batch, NewWrites};
 use crate::store::lease::{LeaseGroup, NewLease, validate_lease};
 use crate::store::log::LogWatch;
