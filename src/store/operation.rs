@@ -347,27 +347,9 @@ impl NewOperation {
 }
 
 impl OperationQuery {
-    /// Lists the operations of all threads.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Lists only operations with changes of a thread.
-    pub fn thread(mut self, thread: ThreadId) -> Self {
-        self.thread = Some(thread);
-        self
-    }
-
-    /// Lists only operations with a smaller number.
-    pub fn before(mut self, id: u64) -> Self {
-        self.before = Some(id);
-        self
-    }
-
-    /// Lists at most so many; 0 stands for a page of 10,000.
-    pub fn limit(mut self, limit: usize) -> Self {
-        self.limit = limit;
-        self
+    /// Lists the newest operations with changes of a thread, or all; at most so many. 0 stands for a page of 10,000.
+    pub fn new(thread: Option<ThreadId>, limit: usize) -> Self {
+        Self { thread, before: None, limit }
     }
 }
 

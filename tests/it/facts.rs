@@ -56,7 +56,7 @@ fn facts_of_several_threads_are_one_operation() {
         let (a, b) = (thread(store, "a"), thread(store, "b"));
         store.facts(["a", "b", "a"]).unwrap().archive().save().unwrap();
         assert!(a.info().unwrap().facts().is_archived && b.info().unwrap().facts().is_archived);
-        assert_eq!(store.backend().operations(&annals::store::operation::OperationQuery::new()).unwrap().len(), 1);
+        assert_eq!(store.backend().operations(&annals::store::operation::OperationQuery::default()).unwrap().len(), 1);
         b.facts().unarchive().save().unwrap();
         assert!(a.undo().unwrap_err().to_string().contains("has changed"), "the other thread has changed since");
         b.undo().unwrap().unwrap();

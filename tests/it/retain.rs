@@ -115,7 +115,7 @@ fn a_copy_is_the_thread_at_one_time() {
     let found = (copy.info().unwrap().title().map(str::to_owned), copy.head().unwrap().unwrap().id());
     assert_eq!(found, (Some("before".to_owned()), head));
     assert_eq!(trip.info().unwrap().title(), Some("after"));
-    let stored = store.backend().operations(&OperationQuery::new().thread(copy.id().clone())).unwrap();
+    let stored = store.backend().operations(&OperationQuery::new(Some(copy.id().clone()), 0)).unwrap();
     assert_eq!(stored.len(), 1, "the facts and the head are one operation");
     assert_eq!(store.check().unwrap().problems, []);
 }

@@ -162,7 +162,7 @@ impl OperationPages {
     pub(crate) fn of(thread: &ThreadId) -> Self {
         let mut checkpoints = CheckpointQuery::new(thread.clone(), Namespace::root());
         checkpoints.limit = OPERATION_ROWS_MIN;
-        let stored = OperationQuery::new().thread(thread.clone()).limit(OPERATION_ROWS_MIN);
+        let stored = OperationQuery::new(Some(thread.clone()), OPERATION_ROWS_MIN);
         Self {
             checkpoints: VecDeque::new(),
             older_checkpoints: Some(checkpoints),

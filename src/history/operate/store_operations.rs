@@ -152,7 +152,7 @@ impl Store {
         self.flush_abandoned();
         let kinds = [(false, false), (true, false), (false, true), (true, true)];
         let listings = kinds.map(|(archived, trashed)| ThreadListing::new(archived, trashed));
-        let stored = Some(OperationQuery::new().limit(HISTORY_PAGE_ROWS));
+        let stored = Some(OperationQuery::new(None, HISTORY_PAGE_ROWS));
         let mut operations = StoreOperations {
             store: self.clone(),
             stored: VecDeque::new(),

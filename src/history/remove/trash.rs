@@ -1,13 +1,13 @@
 //! The trash: threads that listings pass over until they are restored, or deleted when their time ends.
 //!
 //! The end of that time is a fact of the thread, so the trash has actors and can be undone, and deletions need no other
-//! state. *Absent:* the deletion ([`LogExt::erase_trash`](crate::store::log::LogExt::erase_trash)).
+//! state. *Absent:* the deletion ([`Erase::Trash`]).
 
 use std::time::Duration;
 
 use crate::base::Namespace;
 use crate::base::limits::UPDATE_ATTEMPTS_MAX;
-use crate::store::log::LogExt;
+use crate::store::log::Erase;
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
 use crate::store::{Erasure, Store, StoreError, TRASHED};
 
@@ -102,6 +102,6 @@ impl Store {
     /// ```
     pub fn empty_trash(&self) -> Result<Erasure, StoreError> {
         self.backend().flush();
-        self.backend().erase_trash(self.now())
+        self.backend().erase(&Erase::Trash(self.now()))
     }
 }

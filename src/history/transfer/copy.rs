@@ -151,7 +151,7 @@ fn must_be_new(backend: &dyn Log, thread: &ThreadId, records: &[CheckpointRecord
         query.limit = 1;
         let found = backend.checkpoints(&query)?.pop().map(|newest| newest.point.checkpoint);
         let mut copied = records.iter().rev().filter(|record| record.point.namespace == namespace);
-        let mut operations = OperationQuery::new().thread(thread.clone());
+        let mut operations = OperationQuery::new(Some(thread.clone()), 0);
         operations.limit = 1;
         let is_changed = !backend.operations(&operations)?.is_empty();
         if is_changed || found != copied.next().map(|record| record.point.checkpoint) {

@@ -139,7 +139,7 @@ impl CopyPlan {
 
 /// Returns the operations of a thread, oldest first.
 fn operations_of(log: &dyn Log, thread: &ThreadId) -> Result<Vec<OperationRecord>, StoreError> {
-    let (mut query, mut found) = (OperationQuery::new().thread(thread.clone()), Vec::new());
+    let (mut query, mut found) = (OperationQuery::new(Some(thread.clone()), 0), Vec::new());
     loop {
         let page = log.operations(&query)?;
         let Some(last) = page.last() else { break };

@@ -272,7 +272,7 @@ fn is_needed<L: Log + ?Sized>(
     if first(&Namespace::root()).is_none_or(|root| first(namespace) < Some(root)) || own.any(states_or_forks) {
         return Ok(true);
     }
-    let mut query = OperationQuery::new().thread(thread.clone());
+    let mut query = OperationQuery::new(Some(thread.clone()), 0);
     let names = |change: &OperationChange| change.thread == *thread && change.namespace == *namespace;
     loop {
         let page = log.operations(&query)?;

@@ -6,7 +6,7 @@ pub(super) use crate::base::{CheckpointId, Encoded, IdSource, Namespace, RunId, 
 pub(super) use crate::store::batch::*;
 pub(super) use crate::store::error::StoreError;
 pub(super) use crate::store::log::{
-    CheckpointQuery, Erasure, FileStore, Log, LogExt, LogPosition, PruneSpan, PruneTarget,
+    CheckpointQuery, Erase, Erasure, FileStore, Log, LogExt, LogPosition, PruneSpan, PruneTarget,
 };
 pub(super) use crate::store::operation::*;
 pub(super) use crate::store::record::*;

@@ -135,7 +135,7 @@ pub(super) fn trash(backend: &dyn Log) {
     [(soon, 5), (late, 9), (restored, 5), (source, 5)].into_iter().for_each(|(place, n)| set(place, None, Some(n)));
     set(restored, Some(5), None);
     let left = |n: i64, expected: &[&str]| {
-        _ = backend.erase_trash(until(n)).expect("the trash is emptied");
+        _ = backend.erase(&Erase::Trash(until(n))).expect("the trash is emptied");
         reclaim(backend);
         assert_eq!(threads(backend), expected, "at {n}");
     };

@@ -63,7 +63,7 @@ pub(super) fn batch_with_operation(backend: &dyn Log) {
         commit(backend, &first);
         assert_eq!(place.head(), Some(2), "the head stays, also in a repeat");
     }
-    assert_eq!(listed(backend, OperationQuery::new()).len(), 1);
+    assert_eq!(listed(backend, OperationQuery::default()).len(), 1);
     place.add(on(4, 2).value("x", 3, "4"));
     commit(backend, &first);
     assert_eq!(place.head(), Some(4), "a late repeat does not move the head");
@@ -88,7 +88,7 @@ pub(super) fn refused_whole(backend: &dyn Log) {
         (operation(10, vec![fact(&a, "title", Some("v"), None)]), "a field of a"),
     ]);
     assert_eq!(a.head(), Some(2), "all changes of an operation are made, or none");
-    assert!(listed(backend, OperationQuery::new()).is_empty(), "nothing was stored");
+    assert!(listed(backend, OperationQuery::default()).is_empty(), "nothing was stored");
 }
 
 pub(super) fn expected_newest(backend: &dyn Log) {
@@ -137,13 +137,20 @@ pub(super) fn listing(backend: &dyn Log) {
     let mut third = operation(12, vec![moves(&a, Some(3), Some(1))]);
     third.target = Some(OperationTarget::Commits(id(3)));
     let third = backend.operate(&third).expect("a good operation");
-    let (query, of_a) = (OperationQuery::new, || OperationQuery::new().thread(a.thread.clone()));
-    assert_eq!(listed(backend, query()), [third, second, first], "the newest first");
-    assert_eq!(listed(backend, query().limit(1)), [third]);
-    assert_eq!(listed(backend, query().before(third).limit(1)), [second]);
-    assert_eq!(listed(backend, query().thread(b.thread.clone())), [second]);
-    assert_eq!(listed(backend, of_a().before(second)), [first]);
-    let records = backend.operations(&query()).expect("operations are listed");
+    let all = [third, second, first];
+    for (of, before, limit, expected) in [
+        (None, None, 0, &all[..]),
+        (None, None, 1, &all[..1]),
+        (None, Some(third), 1, &all[1..2]),
+        (Some(&b), None, 0, &all[1..2]),
+        (Some(&a), Some(second), 0, &all[2..]),
+    ] {
+        let mut query = OperationQuery::new(of.map(|place| place.thread.clone()), limit);
+        query.before = before;
+        assert_eq!(listed(backend, query), expected, "the newest first");
+    }
+    let query = OperationQuery::default();
+    let records = backend.operations(&query).expect("operations are listed");
     assert!(records[1].seq < records[0].seq && records[0].seq == a.record(3).seq, "the place in the log");
     assert_eq!(records[0].target, Some(OperationTarget::Commits(id(3))));
     let stored = &records[1];
@@ -152,13 +159,13 @@ pub(super) fn listing(backend: &dyn Log) {
     assert_eq!(stored.changes, [moves(&a, Some(1), Some(2)), moves(&b, Some(2), Some(1))], "sorted by thread");
 
     a.delete();
-    let left = backend.operations(&query()).expect("operations are listed");
+    let left = backend.operations(&query).expect("operations are listed");
     assert_eq!(left.len(), 1, "operations go with their threads");
     assert_eq!(left[0].changes, [moves(&b, Some(2), Some(1))]);
     reclaim(backend);
     clean(backend);
     a.add(begin(1));
-    assert!(listed(backend, of_a()).is_empty());
+    assert!(listed(backend, OperationQuery::new(Some(a.thread.clone()), 0)).is_empty());
     a.add(on(2, 1));
     assert!(operate(backend, 13, vec![moves(&a, Some(2), Some(1))]) > third, "a number is used once");
 }

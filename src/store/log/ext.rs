@@ -367,14 +367,6 @@ pub trait LogExt: Log {
         self.erase(&Erase::Threads(threads))
     }
 
-    /// Deletes the threads whose time in the trash has ended at `now`.
-    ///
-    /// # Errors
-    /// As [`Log::erase`].
-    fn erase_trash(&self, now: Timestamp) -> Result<Erasure, StoreError> {
-        self.erase(&Erase::Trash(now))
-    }
-
     /// Claims runs that are due: in one transaction, or of a log without [`Queues`](super::Queues) by a commit for each
     /// run.
     ///

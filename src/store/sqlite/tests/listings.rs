@@ -191,7 +191,7 @@ fn operations_are_listed_up_to_the_limit() {
         for (before, limit) in
             [(None, 0), (None, 1), (None, 2), (None, 4), (None, 5), (None, 9), (Some(4), 2), (Some(2), 9), (Some(1), 9)]
         {
-            let mut query = OperationQuery::new();
+            let mut query = OperationQuery::default();
             (query.thread, query.before, query.limit) = (of.clone(), before, limit);
             let most = if limit == 0 { 5 } else { limit };
             let expected: Vec<u64> = (1..before.unwrap_or(6)).rev().take(most).collect();

@@ -173,7 +173,7 @@ fn shown(store: &SqliteBackend) -> Vec<String> {
                 shown.push(format!("{:?}", store.writes(&record.point).unwrap()));
             }
         }
-        shown.push(format!("{:?}", store.operations(&OperationQuery::new().thread(of.id.clone())).unwrap()));
+        shown.push(format!("{:?}", store.operations(&OperationQuery::new(Some(of.id.clone()), 0)).unwrap()));
     }
     shown.push(format!("{:?}", store.timers(None, 99).unwrap()));
     shown

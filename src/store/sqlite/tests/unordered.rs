@@ -125,7 +125,7 @@ fn pages(store: &SqliteBackend, query: &OperationQuery) -> Result<bool, StoreErr
     let mut query = query.clone();
     for _ in 0..=5 {
         match store.operations(&query)?.last() {
-            Some(last) => query = query.before(last.id),
+            Some(last) => query.before = Some(last.id),
             None => return Ok(true),
         }
     }
@@ -146,8 +146,8 @@ fn a_listing_of_operations_out_of_order_ends() {
     }
     let path = bench.path();
     drop(bench.store);
-    let of_all = ("operation", OperationQuery::new());
-    let of_thread = ("operation_change_namespace", OperationQuery::new().thread(a));
+    let of_all = ("operation", OperationQuery::default());
+    let of_thread = ("operation_change_namespace", OperationQuery::new(Some(a), 0));
     for (table, query) in [of_all, of_thread] {
         let mut errors = Vec::new();
         each_swapped(&path, table, &mut |store| match pages(&store, &query) {

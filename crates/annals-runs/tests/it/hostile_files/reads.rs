@@ -59,7 +59,7 @@ pub(super) fn of_store(view: &mut View, store: &Store) {
     }
     view.note("usage", store.usage(UsageQuery::new().by_day().by_thread().by_node().by_model()));
     view.walk("operations of all", store.operations());
-    view.note("stored operations", store.backend().operations(&OperationQuery::new().limit(50)));
+    view.note("stored operations", store.backend().operations(&OperationQuery::new(None, 50)));
     for point in ["a", "a~2", "a@named", "fork"] {
         view.note("point", store.point(point));
         view.note("range", store.range(format!("{point}..fork")).map(|(from, to)| (from.id(), to.id())));
