@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::build::*;
 use crate::store::backend::pruned_metadata;
-use crate::store::log::{Capabilities, CommitHandle, Erase, Layer, Prunes, UnprunablePlaces};
+use crate::store::log::{Capabilities, CommitHandle, Prunes, UnprunablePlaces};
 
 /// The namespace of a thread.
 type MirrorPlace = (ThreadId, Namespace);
@@ -58,11 +58,7 @@ pub(super) fn mirrored(backend: &dyn Log, case: super::Case) {
     mirror.held.lock().compare(backend);
 }
 
-impl Layer for Mirror<'_> {
-    fn below(&self) -> &dyn Log {
-        self.log
-    }
-
+impl Log for Mirror<'_> {
     fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
         self.log.commit(batch)?;
         let mut held = self.held.lock();
@@ -74,7 +70,7 @@ impl Layer for Mirror<'_> {
     }
 
     fn submit(&self, batch: Batch) -> CommitHandle {
-        CommitHandle::settled(Layer::commit(self, &batch))
+        CommitHandle::settled(Log::commit(self, &batch))
     }
 
     fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {
@@ -97,6 +93,8 @@ impl Layer for Mirror<'_> {
         let parts = self.log.capabilities();
         Capabilities { prunes: parts.prunes.map(|_| self as &dyn Prunes), ..parts }
     }
+
+    crate::pass_on!(log: flush, heads, records, read, versions, writes_of, thread_rows, operations, timer_rows);
 }
 
 impl Prunes for Mirror<'_> {

@@ -12,7 +12,7 @@ use annals::base::{Clock, SystemClock, ThreadId, Timestamp};
 use annals::history::ThreadQuery;
 use annals::store::batch::Batch;
 use annals::store::log::{
-    Capabilities, ChangePage, ClaimQuery, Claims, CommitHandle, Follow, HeadParts, Layer, Log, LogPosition, LogWatch,
+    Capabilities, ChangePage, ClaimQuery, Claims, CommitHandle, Follow, HeadParts, Log, LogPosition, LogWatch,
     NamespaceRef, Queues, RecordQuery, StateQuery, ThreadParts, ThreadRow, ThreadRows, VisitState,
 };
 use annals::store::record::{CheckpointRecord, StoredHead};
@@ -123,11 +123,7 @@ impl NotedCalls {
     }
 }
 
-impl Layer for NotedCalls {
-    fn below(&self) -> &dyn Log {
-        &self.below
-    }
-
+impl Log for NotedCalls {
     fn submit(&self, batch: Batch) -> CommitHandle {
         self.note("commit").submit(batch)
     }
@@ -158,6 +154,8 @@ impl Layer for NotedCalls {
         parts.follow = Some(self);
         parts
     }
+
+    annals::pass_on!(below: flush, operate, versions, writes_of, operations, timer_rows, erase);
 }
 
 impl Queues for NotedCalls {

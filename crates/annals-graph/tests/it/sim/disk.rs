@@ -8,8 +8,8 @@ use annals::base::{Encoded, Value};
 use annals::store::backend::CommitSettler;
 use annals::store::batch::{Batch, ChangeValue, Data, NewCheckpoint, Payload};
 use annals::store::log::{
-    Capabilities, CommitHandle, Erase, Erasure, HeadParts, Layer, Log, LogExt as _, NamespaceRef, RecordQuery,
-    StateQuery, TimerQuery, VisitState,
+    Capabilities, CommitHandle, Erase, Erasure, HeadParts, Log, LogExt as _, NamespaceRef, RecordQuery, StateQuery,
+    TimerQuery, VisitState,
 };
 use annals::store::operation::NewOperation;
 use annals::store::record::{CheckpointRecord, StoredHead, TimerRecord, WriteRecord};
@@ -264,11 +264,7 @@ impl Disk {
     }
 }
 
-impl Layer for Disk {
-    fn below(&self) -> &dyn Log {
-        &self.inner
-    }
-
+impl Log for Disk {
     fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
         while self.waiting() > 0 {
             self.write_one();
@@ -288,7 +284,7 @@ impl Layer for Disk {
             let is_eager = state.eager;
             drop(state);
             if is_eager {
-                Layer::flush(self);
+                Log::flush(self);
             }
         }
         ticket
@@ -347,4 +343,6 @@ impl Layer for Disk {
         parts.queues = None;
         parts
     }
+
+    annals::pass_on!(inner: versions, thread_rows, operations);
 }
