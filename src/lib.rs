@@ -43,6 +43,7 @@
 //! [Compare two states](#compare-two-states) ·
 //! [Name a point, and ask who wrote a value](#name-a-point-and-ask-who-wrote-a-value) ·
 //! [The tail of a long conversation](#the-tail-of-a-long-conversation) ·
+//! [Compact a long conversation](#compact-a-long-conversation) ·
 //! [Prune a long history](#prune-a-long-history) ·
 //! [A schema made at run time](#a-schema-made-at-run-time) ·
 //! [A type that has changed](#a-type-that-has-changed) ·
@@ -293,6 +294,35 @@
 //! assert_eq!(last.iter().map(|m| m.text()).collect::<Vec<_>>(), ["message 99", "message 100"]);
 //! let found = head.find_messages("messages", &MessageQuery::new().kind("human").text("message 7"))?;
 //! assert_eq!(found.len(), 11);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Compact a long conversation
+//!
+//! A compaction folds messages for a model under a summary. It is a small checkpoint, and the list stays: readers and
+//! searches find all of it, an undo goes back over the compaction, and a fork has it. The first messages can stay, so
+//! that the cache of a provider for the beginning of a request stays of use.
+//!
+//! ```
+//! use annals::history::MessageCompaction;
+//! use annals::prelude::*;
+//!
+//! # fn main() -> Result<()> {
+//! # let thread = Store::memory().thread("trip")?;
+//! # let model = |messages: &[Message]| format!("a summary of {} messages", messages.len());
+//! thread.append("messages", (0..50).map(|n| Message::human(format!("message {n}"))))?;
+//! let head = thread.head()?.expect("it was written");
+//! let summary = Message::system(model(&head.model_view("messages")?));
+//! // Messages that are appended while the model writes stay: the summary is one of `head`.
+//! thread.compact("messages", MessageCompaction::new([summary]).keep_first(1).keep_last(2).of(&head))?;
+//! thread.append("messages", [Message::human("and now?")])?;
+//!
+//! let head = thread.head()?.expect("it was compacted");
+//! let view = head.model_view("messages")?;
+//! let texts: Vec<_> = view.iter().map(|message| message.text()).collect();
+//! assert_eq!(texts, ["message 0", "a summary of 50 messages", "message 48", "message 49", "and now?"]);
+//! assert_eq!(head.len("messages")?, 51);
 //! # Ok(())
 //! # }
 //! ```

@@ -28,6 +28,7 @@ pub use operate::operation::{CommitGroup, Operation, Operations};
 pub use operate::store_operations::StoreOperations;
 pub use read::damaged::{Damaged, ListItem, Placeholder};
 pub use read::entries::EntryDiff;
+pub use read::folded::FoldedMessages;
 pub use read::messages::MessageQuery;
 pub use read::snapshot::Snapshot;
 pub use read::usage::{UsageCall, UsageQuery, UsageTotal};
@@ -45,6 +46,7 @@ pub use transfer::{
     BrokenLine, BrokenLines, CopiedThread, CopyOptions, CopyProgress, CopyReport, ExportOptions, ExportReport, Framing,
     ImportOptions, ImportReport, Problem, Problems, TransferError,
 };
+pub use write::compaction::MessageCompaction;
 pub use write::conflict::{OnConflict, StoredBranch};
 pub use write::partial::{MessageWriter, Partial, PartialMessage};
 pub use write::update::StateThread;

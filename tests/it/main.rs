@@ -7,6 +7,7 @@ mod blames;
 mod branches;
 mod channels;
 mod compacted_messages;
+mod compactions;
 mod compat;
 mod damaged;
 mod diffs;

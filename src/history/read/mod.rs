@@ -5,6 +5,7 @@
 pub(crate) mod carried;
 pub(crate) mod damaged;
 pub(crate) mod entries;
+pub(crate) mod folded;
 pub(crate) mod messages;
 pub(crate) mod oldest_first;
 pub(crate) mod points;

@@ -1,14 +1,18 @@
 //! Searches over all threads of a store, and the states in which their hits were written.
 
 use std::borrow::Borrow;
+use std::collections::HashMap;
 
 use super::carried::CarriedHits;
+use super::folded::FoldedMessages;
 use super::snapshot::Snapshot;
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::error::Error;
 use crate::store::log::LogExt;
 use crate::store::search::{SearchCursor, SearchHit, SearchIndex, SearchPage};
-use crate::store::{PartialText, SearchOptions, SearchQuery, Store, StoreError, ThreadInfo, ThreadQuery};
+use crate::store::{
+    CheckpointRef, PartialText, SearchOptions, SearchQuery, Store, StoreError, ThreadInfo, ThreadQuery,
+};
 
 impl Store {
     /// Returns the items and values whose text holds every word of a query, such as messages, the newest first: over
@@ -18,7 +22,8 @@ impl Store {
     ///
     /// A message that a compaction carries on under its id is one hit, at the checkpoint that put it first:
     /// [`SearchHit::carried`] says where it was carried. The partial messages at the heads of threads come first, on
-    /// the first page ([`SearchHit::partial`]).
+    /// the first page ([`SearchHit::partial`]). A message that a compaction has folded is found as any other
+    /// ([`SearchHit::folded`]).
     ///
     /// Without an index it reads the items and values that the filters leave, so its time is that of their number:
     /// [`Store::enable_search`] makes one, and [`SearchQuery::thread`] narrows a search.
@@ -79,7 +84,32 @@ impl Store {
             }
         }
         debug_assert!(page.hits.len() <= query.page_limit(), "the limit holds");
+        self.mark_folded(&mut page.hits)?;
         Ok(page)
+    }
+
+    /// Marks the messages that are folded at the heads of their threads.
+    fn mark_folded(&self, hits: &mut [SearchHit]) -> Result<(), StoreError> {
+        let mut lists: HashMap<(CheckpointRef, String), Option<FoldedMessages>> = HashMap::new();
+        let is_message = |hit: &&mut SearchHit| hit.on_head && hit.role.is_some() && !hit.partial;
+        for hit in hits.iter_mut().filter(is_message).filter(|hit| hit.carried.is_none()) {
+            let (thread, namespace) = (&hit.point.thread, &hit.point.namespace);
+            let Some(head) = self.backend().head_id(thread, namespace)? else { continue };
+            let head = CheckpointRef::new(thread.clone(), namespace.clone(), head);
+            let list = (head, hit.channel.to_string());
+            let folded = match lists.get(&list) {
+                Some(folded) => folded,
+                None => {
+                    let record = self.backend().checkpoint(&list.0)?.filter(|record| !record.pruned);
+                    let head = record.map(|record| Snapshot::new(self.clone(), record));
+                    // Another value under that name folds nothing.
+                    let folded = head.and_then(|head| head.folded(&hit.channel).ok().flatten());
+                    lists.entry(list).or_insert(folded)
+                }
+            };
+            hit.folded = folded.as_ref().is_some_and(|folded| folded.holds(hit.position));
+        }
+        Ok(())
     }
 
     /// Returns the partial messages at the heads of threads that a query finds, as many as a page has.

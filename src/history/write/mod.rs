@@ -8,6 +8,7 @@
 //! appends it reads the end, and the whole list only to find a message by its id. The decoded channels that a handle of
 //! the store has written by name are cached together.
 
+pub(crate) mod compaction;
 pub(crate) mod conflict;
 pub(crate) mod decoded;
 pub(crate) mod partial;

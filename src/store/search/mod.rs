@@ -204,6 +204,7 @@ impl SearchQuery {
             node: None,
             on_head: true,
             carried: None,
+            folded: false,
             partial: true,
             snippet: search.words.snippet(text),
         };
@@ -325,6 +326,9 @@ pub struct SearchHit {
     /// The checkpoint that put the message at the place which it has at the head, if a compaction carried it there
     /// under its id; `None` for a backend, whose hits [`Store::search`](crate::store::Store::search) merges.
     pub carried: Option<CheckpointRef>,
+    /// True if a compaction has folded the message at the head; `false` for a backend, whose hits
+    /// [`Store::search`](crate::store::Store::search) marks.
+    pub folded: bool,
     /// True for a partial message at the head of a thread: it is in no list yet, and `point` is the head.
     pub partial: bool,
     /// The text around the first match.
@@ -355,6 +359,7 @@ impl SearchHit {
             node,
             on_head,
             carried: None,
+            folded: false,
             partial: false,
             snippet,
         }

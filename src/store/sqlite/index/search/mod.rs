@@ -134,6 +134,7 @@ impl EntryKey {
                 node: task.map(|task| node(view, &record, task)).transpose()?.flatten(),
                 on_head: self.is_on_head(view, &record, channel)?,
                 carried: None,
+                folded: false,
                 partial: false,
                 snippet: search.snippet(&entry),
                 channel: Arc::clone(channel),
