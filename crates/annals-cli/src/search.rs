@@ -1,10 +1,10 @@
 //! `annals search`: the items and values whose text holds every word, such as messages, newest first.
 //!
 //! JSON: `{"schema": 1, "hits": [{"thread", "namespace", "checkpoint", "created_at", "channel", "position", "key",
-//! "id", "role", "name", "node", "on_head", "carried", "partial", "snippet", "matches": [[from, to]]}], "next": cursor
-//! | null}`. `matches` are ranges of bytes of `snippet`; `next` continues the search with `--after`. `carried` is the
-//! checkpoint to which a compaction carried the message; `partial` says that it is half an answer at the head. Exit
-//! code 1 if nothing is found.
+//! "id", "role", "name", "node", "on_head", "carried", "folded", "partial", "snippet", "matches": [[from, to]]}],
+//! "next": cursor | null}`. `matches` are ranges of bytes of `snippet`; `next` continues the search with `--after`.
+//! `carried` is the checkpoint to which a compaction carried the message; `folded` says that a model sees a summary in
+//! its place, `partial` that it is half an answer at the head. Exit code 1 if nothing is found.
 
 use annals::store::search::SearchHit;
 use annals::store::{SearchQuery, Store};
@@ -74,7 +74,7 @@ fn query(args: &args::SearchArgs, store: &Store) -> Result<SearchQuery, CommandF
     Ok(query)
 }
 
-/// Returns the mark of a hit: of the past, of half an answer, or of a message that a compaction carried on.
+/// Returns the mark of a hit: of the past, of half an answer, or of a message that a compaction carried on or folded.
 fn mark(hit: &SearchHit, store: &Store) -> Result<String, CommandFailure> {
     Ok(match &hit.carried {
         Some(carried) => {
@@ -82,6 +82,7 @@ fn mark(hit: &SearchHit, store: &Store) -> Result<String, CommandFailure> {
             format!("(carried to {})", to.at(carried.checkpoint)?.short_id()?)
         }
         None if hit.partial => "(half an answer)".to_owned(),
+        None if hit.folded => "(folded)".to_owned(),
         None if hit.on_head => String::new(),
         None => "(past)".to_owned(),
     })
@@ -125,6 +126,7 @@ fn document(hit: &SearchHit) -> Json {
         "node": hit.node.as_deref(),
         "on_head": hit.on_head,
         "carried": hit.carried.as_ref().map(|carried| carried.checkpoint.to_string()),
+        "folded": hit.folded,
         "partial": hit.partial,
         "snippet": hit.snippet.text,
         "matches": matches.collect::<Vec<_>>(),

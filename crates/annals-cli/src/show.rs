@@ -5,16 +5,16 @@
 //! "updated", "message"}], "values": {channel: value}, "written_by": {channel: {"node", "back", "ordinal", "version"}},
 //! "writes"?: [{"task", "index", "channel", "value"}], "input"?, "result"?}`. With PATH: `{"schema": 1, "thread",
 //! "checkpoint", "channel", "path", "value", "written_by"}`; with `--messages`: `{"schema": 1, "thread", "checkpoint",
-//! "channel", "messages": [..], "partials": [..]}`. `back` is the number of checkpoints between the write and the
-//! point: `POINT~back`. Values are whole.
+//! "channel", "messages": [..], "folded": {"from", "to", "summary": [..]} | null, "partials": [..]}`. `back` is the
+//! number of checkpoints between the write and the point: `POINT~back`. Values are whole.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use annals::base::Value;
-use annals::history::{Blame, Snapshot};
+use annals::history::{Blame, FoldedMessages, Snapshot};
 use annals::store::record::ChannelValue;
-use annals::store::{Source, Store};
+use annals::store::{ItemRange, Source, Store};
 use annals_runs::{SnapshotRuns, ThreadStatus};
 use serde_json::{Map, Value as Json, json};
 
@@ -88,24 +88,56 @@ fn part(at: &Snapshot, text: &str, out: &mut Printer) -> Result<u8, CommandFailu
 
 fn messages(at: &Snapshot, n: usize, out: &mut Printer) -> Result<u8, CommandFailure> {
     let channel = words::message_channel(at)?;
-    let items: Vec<Json> = at.tail(&channel, n)?.iter().map(Value::to_json).collect();
+    let folded = at.folded(&channel)?;
+    let mut items: Vec<(u64, Json)> = Vec::new();
+    at.visit_items(&channel, ItemRange::Tail(n), |row| {
+        items.push((row.position, row.to_value()?.to_json()));
+        Ok(())
+    })?;
     let halves = at.partials()?.into_iter().filter(|half| *half.channel == *channel);
     let halves: Vec<Json> = halves.map(|half| Value::Map(half.message.to_map()).to_json()).collect();
     if out.is_json() {
         let mut document = words::place(at);
         document["channel"] = json!(&*channel);
-        document["messages"] = Json::Array(items);
+        document["messages"] = items.into_iter().map(|(_, item)| item).collect();
+        document["folded"] = folded.map_or(Json::Null, |folded| folded_json(&folded));
         document["partials"] = Json::Array(halves);
         out.json(&words::with_schema(document))?;
         return Ok(0);
     }
-    for item in &items {
-        out.line(message(item, 2_000))?;
+    let mut after = folded.as_ref().filter(|folded| items.iter().any(|(position, _)| folded.holds(*position)));
+    for (position, item) in &items {
+        if let Some(folded) = after.take_if(|folded| folded.positions().end <= *position) {
+            summary(folded, out)?;
+        }
+        let mark = match folded.as_ref().is_some_and(|folded| folded.holds(*position)) {
+            true => format!(" {}", out.dim("(folded)")),
+            false => String::new(),
+        };
+        out.line(format!("{}{mark}", message(item, 2_000)))?;
+    }
+    if let Some(folded) = after.filter(|folded| items.last().is_some_and(|(position, _)| folded.holds(*position))) {
+        summary(folded, out)?;
     }
     for half in &halves {
         out.line(format!("{} {}", message(half, PARTIAL_CHARS), out.open("(half an answer)")))?;
     }
     Ok(0)
+}
+
+/// Writes what a model sees in place of folded messages.
+fn summary(folded: &FoldedMessages, out: &mut Printer) -> Result<(), CommandFailure> {
+    for item in folded.summary() {
+        let said = message(&Value::Map(item.to_map()).to_json(), 2_000);
+        out.line(format!("{said} {}", out.dim("(the summary that the model sees)")))?;
+    }
+    Ok(())
+}
+
+fn folded_json(folded: &FoldedMessages) -> Json {
+    let positions = folded.positions();
+    let summary: Vec<Json> = folded.summary().iter().map(|message| Value::Map(message.to_map()).to_json()).collect();
+    json!({ "from": positions.start, "to": positions.end, "summary": summary })
 }
 
 fn text(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), CommandFailure> {

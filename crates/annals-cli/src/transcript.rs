@@ -5,9 +5,10 @@
 
 use std::io::{self, Write};
 
-use annals::history::Snapshot;
+use annals::base::Value;
+use annals::history::{FoldedMessages, Snapshot};
 use annals::store::ItemRange;
-use annals_page::{markdown_heading, markdown_message};
+use annals_page::{markdown_folded, markdown_heading, markdown_message};
 use serde_json::Value as Json;
 
 use crate::args::TranscriptFormat;
@@ -37,9 +38,14 @@ pub(crate) fn write(
         positions.push(row.position);
         Ok(())
     })?;
+    let mut folded = at.folded(channel)?;
     for page in positions.chunks(PAGE) {
         let (Some(first), Some(last)) = (page.first(), page.last()) else { continue };
-        for item in at.items(channel, ItemRange::Positions(*first, last.saturating_add(1)))? {
+        let items = at.items(channel, ItemRange::Positions(*first, last.saturating_add(1)))?;
+        for (position, item) in page.iter().zip(items) {
+            if let Some(folded) = folded.take_if(|folded| folded.positions().end <= *position) {
+                border(&folded, format, out)?;
+            }
             let item = item.to_json();
             match format {
                 TranscriptFormat::Markdown => write!(out, "\n{}", markdown_message(&item))?,
@@ -47,10 +53,25 @@ pub(crate) fn write(
             }
         }
     }
+    if let Some(folded) = folded {
+        border(&folded, format, out)?;
+    }
     if format == TranscriptFormat::Html {
         writeln!(out, "</main></body></html>")?;
     }
     Ok(positions.len() as u64)
+}
+
+/// Writes the border after folded messages, with the summary that a model sees in their place.
+fn border(folded: &FoldedMessages, format: TranscriptFormat, out: &mut dyn Write) -> io::Result<()> {
+    match format {
+        TranscriptFormat::Markdown => write!(out, "\n{}", markdown_folded(folded.summary())),
+        TranscriptFormat::Html => {
+            writeln!(out, "<p>(folded up to here: the model sees a summary)</p>")?;
+            let summary = folded.summary().iter();
+            summary.map(|message| Value::Map(message.to_map()).to_json()).try_for_each(|message| html(&message, out))
+        }
+    }
 }
 
 /// A part of a message: its kind and its text.

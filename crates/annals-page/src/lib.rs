@@ -8,7 +8,7 @@
 //! | [`LiveEvents`] | new checkpoints and other changes, as server-sent events |
 //! | [`PageError`] | a failure of the server |
 //! | [`write_document`] | a conversation as one HTML document that is read without a server |
-//! | [`markdown_message`], [`markdown_heading`] | a message and a heading as Markdown |
+//! | [`markdown_message`], [`markdown_heading`], [`markdown_folded`] | a message, a heading and the end of folded messages as Markdown |
 //!
 //! Every screen is HTML that works without JavaScript, and has its JSON at the same address with `.json`. Invariants:
 //! data is text in a document and never markup; a request without the token, for another host or from another origin
@@ -89,7 +89,7 @@ mod words;
 
 pub use failure::PageError;
 pub use live::LiveEvents;
-pub use markdown::{markdown_heading, markdown_message};
+pub use markdown::{markdown_folded, markdown_heading, markdown_message};
 pub use page::{Page, PageOptions};
 pub use request::{PageBody, PageRequest, PageResponse};
 pub use screens::write_document;

@@ -4,6 +4,8 @@
 //! which Markdown shows them as they are. Code is what every reader of Markdown takes for code: a fence at the begin of
 //! a line, and a span within one line of a paragraph. *Absent:* names for people of the types of messages.
 
+use annals::base::Value;
+use annals::message::Message;
 use serde_json::Value as Json;
 
 use crate::html::is_steering;
@@ -22,6 +24,14 @@ use crate::html::is_steering;
 pub fn markdown_message(message: &Json) -> String {
     let mut document = String::new();
     add_message(&mut document, message);
+    document
+}
+
+/// Returns the border between the messages that a compaction has folded and those after them as Markdown: a heading, and
+/// the messages of the summary.
+pub fn markdown_folded(summary: &[Message]) -> String {
+    let mut document = String::new();
+    add_folded(&mut document, summary);
     document
 }
 
@@ -50,6 +60,12 @@ pub(crate) fn add_message(document: &mut String, message: &Json) {
         document.push_str(&format!("\ncalls {}\n", line(name)));
         add_code(document, &format!("{:#}", call["args"]));
     }
+}
+
+/// Adds the border after folded messages, with the summary that a model sees in their place.
+pub(crate) fn add_folded(document: &mut String, summary: &[Message]) {
+    add_heading(document, "##", "(folded up to here: the model sees a summary)");
+    summary.iter().for_each(|message| add_message(document, &Value::Map(message.to_map()).to_json()));
 }
 
 /// Adds a heading of a level: `#` for the first one.

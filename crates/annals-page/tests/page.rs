@@ -35,7 +35,7 @@ mod webdriver;
 #[path = "page/writes.rs"]
 mod writes;
 
-use annals::history::ModelUsage;
+use annals::history::{MessageCompaction, ModelUsage};
 use annals::prelude::*;
 use annals_page::{Page, PageOptions, PageRequest, PageResponse};
 use serde_json::{Value as Json, json};

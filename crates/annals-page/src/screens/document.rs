@@ -87,7 +87,9 @@ pub fn write_document(at: &Snapshot, channel: Option<&str>, out: &mut dyn Write)
 }
 
 fn talk_rows<'t>(at: &'t Snapshot, channel: &'t str, tree: &'t BranchTree) -> TalkRows<'t> {
-    TalkRows { at, channel, tree, rows: Vec::new(), halves: Vec::new(), has_links: false }
+    // Another value under that name folds nothing.
+    let folded = at.folded(channel).ok().flatten();
+    TalkRows { at, channel, tree, rows: Vec::new(), halves: Vec::new(), folded, has_links: false }
 }
 
 /// Returns the document up to its first message.

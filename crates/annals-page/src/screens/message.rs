@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use annals::base::{Timestamp, Value};
-use annals::history::{ListItem, PartialMessage, Snapshot};
+use annals::history::{FoldedMessages, ListItem, PartialMessage, Snapshot};
 use similar::ChangeTag;
 
 use super::tree::BranchTree;
@@ -39,6 +39,8 @@ pub(super) struct TalkRows<'t> {
     pub(super) tree: &'t BranchTree,
     pub(super) rows: Vec<TalkRow>,
     pub(super) halves: Vec<PartialMessage>,
+    /// The messages that a compaction has folded.
+    pub(super) folded: Option<FoldedMessages>,
     /// False in a document that is read without the server.
     pub(super) has_links: bool,
 }
@@ -70,14 +72,25 @@ impl TalkRows<'_> {
     /// Adds the messages as items of a list.
     pub(super) fn items(&self, html: &mut Html) {
         let results = self.results();
-        let folded: HashSet<u64> = results.values().map(|row| row.item.position).collect();
+        let shown: HashSet<u64> = results.values().map(|row| row.item.position).collect();
         let mut last = "";
+        let mut is_folded = false;
         for row in &self.rows {
-            if folded.contains(&row.item.position) && row.removed == 0 {
+            let was_folded = std::mem::replace(&mut is_folded, self.is_folded(row));
+            if was_folded && !is_folded {
+                self.summary(html);
+                last = "";
+            }
+            if shown.contains(&row.item.position) && row.removed == 0 {
                 continue;
             }
             self.message(html, row, last == row.kind(), &results);
             last = row.kind();
+        }
+        let end = self.folded.as_ref().map(|folded| folded.positions().end);
+        // The tail begins on the next page, or is empty.
+        if is_folded && self.rows.last().map(|row| row.item.position + 1) == end {
+            self.summary(html);
         }
         self.halves.iter().for_each(|half| self.half(html, half));
     }
@@ -196,6 +209,9 @@ impl TalkRows<'_> {
             }
             let tools = calls(value).count() as u64;
             html.text(&if tools > 0 { format!(" · {}", count(tools, "tool")) } else { String::new() }).close("span");
+        }
+        if self.is_folded(row) {
+            html.element("span", &[("title", "the model sees a summary")], "folded");
         }
         if let Some(branch) = other.and_then(|by| self.tree.name(by.at.record().branch)) {
             html.within("span", &[], |html| _ = html.classed("span", "label", &shortened(branch, 40)));
@@ -355,6 +371,26 @@ impl TalkRows<'_> {
         html.close("summary");
         self.folded(html, &text, &format!("{address}/content"));
         html.close("details");
+    }
+
+    fn is_folded(&self, row: &TalkRow) -> bool {
+        self.folded.as_ref().is_some_and(|folded| folded.holds(row.item.position))
+    }
+
+    /// Adds the border between the folded messages and the tail, with what a model sees in their place.
+    fn summary(&self, html: &mut Html) {
+        let Some(folded) = &self.folded else { return };
+        html.open("li", &[("class", "gone")]);
+        html.element("span", &[], "folded up to here: the model sees a summary").close("li");
+        let channel = FoldedMessages::channel_of(self.channel);
+        let address = address::state(&address::point(self.at), [&*channel, "summary"]);
+        for message in folded.summary() {
+            let text = message.text();
+            html.open("li", &[("class", "msg sys"), ("data-row", "")]).open("header", &[]).element("b", &[], "Summary");
+            html.close("header").open("div", &[("class", "said")]);
+            self.prose(html, &text, &address, false);
+            html.close("div").open("footer", &[]).close("footer").close("li");
+        }
     }
 
     /// Adds half an answer: a message that is streamed, or was cut off.

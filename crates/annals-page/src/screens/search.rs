@@ -117,6 +117,7 @@ fn row(screen: &Screen<'_>, html: &mut Html, hit: &SearchHit) {
     }
     let state = match (&hit.carried, hit.partial, hit.on_head) {
         (Some(_), ..) => "in the present state, carried by a compaction",
+        (None, false, true) if hit.folded => "in the present state, folded by a compaction",
         (None, true, _) => "half an answer",
         (None, false, true) => "in the present state",
         (None, false, false) => "of the past",
@@ -155,6 +156,7 @@ fn document(hit: &SearchHit) -> Json {
         "node": hit.node.as_deref(),
         "on_head": hit.on_head,
         "carried": hit.carried.as_ref().map(|carried| carried.checkpoint.to_string()),
+        "folded": hit.folded,
         "partial": hit.partial,
         "snippet": hit.snippet.text,
         "matches": hit.snippet.matches.iter().map(|found| [found.start, found.end]).collect::<Vec<_>>(),

@@ -55,6 +55,8 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
         document["schema"] = json!(1);
         document["channel"] = json!(&*channel);
         document["messages"] = Json::Array(messages);
+        let folded = at.folded(&channel).ok().flatten().and_then(|folded| serde_json::to_value(folded).ok());
+        document["folded"] = json!(folded);
         let halves = at.partials()?.into_iter().filter(|half| *half.channel == *channel);
         document["partials"] = halves.map(|half| Value::Map(half.message.to_map()).to_json()).collect();
         return Ok(Shown::Json(document));
@@ -90,7 +92,9 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
     if rows.is_empty() && halves.is_empty() {
         html.within("p", &[("class", "empty")], |html| _ = html.literal("<b>No message is here.</b>"));
     } else {
-        let rows = TalkRows { at, channel: &channel, tree: &tree, rows, halves, has_links: true };
+        // Another value under that name folds nothing.
+        let folded = at.folded(&channel).ok().flatten();
+        let rows = TalkRows { at, channel: &channel, tree: &tree, rows, halves, folded, has_links: true };
         rows.add_to(&mut html, first == 0);
     }
     Ok(View::new(format!("{} talk", name(&info)), html).live(thread.id().as_str()).into())
@@ -104,6 +108,7 @@ fn markdown(screen: &Screen<'_>, at: &Snapshot, channel: &str) -> Result<String,
         Ok(())
     })?;
     let info = screen.thread(at)?.info()?;
+    let mut folded = at.folded(channel).ok().flatten();
     let mut document = String::new();
     markdown::add_heading(&mut document, "#", &name(&info));
     document.push_str(&format!("\n{}, step {}, {}\n", at.id(), at.step(), at.created_at()));
@@ -115,11 +120,17 @@ fn markdown(screen: &Screen<'_>, at: &Snapshot, channel: &str) -> Result<String,
                 markdown::add_heading(&mut document, "##", "(further messages: annals export, format markdown)");
                 return Ok(document);
             }
+            if let Some(folded) = folded.take_if(|folded| folded.positions().end <= item.position) {
+                markdown::add_folded(&mut document, folded.summary());
+            }
             match &item.item {
                 Ok(message) => markdown::add_message(&mut document, &message.to_json()),
                 Err(placeholder) => markdown::add_heading(&mut document, "##", &placeholder.to_string()),
             }
         }
+    }
+    if let Some(folded) = folded {
+        markdown::add_folded(&mut document, folded.summary());
     }
     Ok(document)
 }

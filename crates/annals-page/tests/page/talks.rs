@@ -147,3 +147,33 @@ fn a_conversation_is_one_document() {
     none.set("n", 1).unwrap();
     assert!(written(&none).unwrap_err().to_string().contains("no channel holds messages"));
 }
+
+#[test]
+fn folded_messages_are_marked_and_the_summary_stands_at_their_end() {
+    let store = Store::memory();
+    let chat = store.thread("chat").unwrap();
+    chat.append("messages", (0..6).map(|n| Message::human(format!("say {n}")))).unwrap();
+    let summary = Message::system("so far: <b>four</b> things");
+    chat.compact("messages", MessageCompaction::new([summary]).keep_first(1).keep_last(1)).unwrap();
+    let page = page_of(&store);
+    let shown = html(&page, "/t/chat/talk");
+    // The turns at the left come first.
+    let place = |text: &str| shown.rfind(text).unwrap_or_else(|| panic!("{text}: {shown}"));
+    assert_eq!(shown.matches("the model sees a summary\">folded</span>").count(), 4, "{shown}");
+    assert!(place("say 4") < place("folded up to here") && place("folded up to here") < place("so far: "));
+    assert!(place("so far: ") < place("say 5") && !shown.contains("<b>four</b>"));
+    let markdown = html(&page, "/t/chat/talk?format=markdown");
+    let (before, after) = markdown.split_once("(folded up to here").expect("the border");
+    assert!(before.contains("say 4") && after.contains("so far: ") && after.contains("say 5"), "{markdown}");
+    let messages = document(&page, "/t/chat/talk.json");
+    assert_eq!((messages["messages"].as_array().unwrap().len(), &messages["folded"]["to"]), (6, &json!(5)));
+    let found = html(&page, "/search?q=say+2");
+    assert!(found.contains("folded by a compaction"), "{found}");
+
+    // With an empty tail the summary is the last row, and another value under the name of the fold folds nothing.
+    chat.compact("messages", MessageCompaction::new([Message::system("all of it")])).unwrap();
+    let shown = html(&page, "/t/chat/talk");
+    assert!(shown.rfind("say 5").unwrap() < shown.rfind("all of it").unwrap(), "{shown}");
+    chat.set("messages:folded", "another value").unwrap();
+    assert!(!html(&page, "/t/chat/talk").contains("folded up to here"));
+}
