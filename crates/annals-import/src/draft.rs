@@ -36,6 +36,8 @@ pub(crate) struct MessageDraft {
     pub(crate) answers: String,
     pub(crate) is_error: bool,
     pub(crate) is_summary: bool,
+    /// Of a summary: the id of the first message before it that the program went on with.
+    pub(crate) first_retained: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) usage: Option<Usage>,
     pub(crate) error: Option<String>,
@@ -60,6 +62,7 @@ impl MessageDraft {
             answers: String::new(),
             is_error: false,
             is_summary: false,
+            first_retained: None,
             model: None,
             usage: None,
             error: None,
@@ -249,7 +252,7 @@ impl MessageDraft {
             .filter_map(|(name, value)| Some((name.to_owned(), Value::from(value?))))
             .collect();
         message.response_metadata = metadata;
-        SessionMessage { message, at: self.at, has_derived_id }
+        SessionMessage { message, at: self.at, has_derived_id, first_retained: self.first_retained }
     }
 }
 

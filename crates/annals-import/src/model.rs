@@ -82,6 +82,9 @@ pub struct SessionMessage {
     pub at: Option<Timestamp>,
     /// True if the source has no id: it was derived from the place of the record.
     pub has_derived_id: bool,
+    /// The id of the first message before this summary that the program went on with; `None` if it went on with the
+    /// summary alone.
+    pub first_retained: Option<String>,
 }
 
 impl SessionMessage {
@@ -110,6 +113,15 @@ impl SessionMessage {
 /// Returns whether a message is the text that a compaction left.
 pub(crate) fn is_summary(message: &Message) -> bool {
     message.additional_kwargs.get("summary").and_then(annals_base::Value::as_bool) == Some(true)
+}
+
+/// Returns the number of messages that are folded in a line at one of its ends: those before its last summary, but for
+/// messages that the program went on with.
+pub(crate) fn folded(line: &[Arc<SessionMessage>]) -> Option<usize> {
+    let at = line.iter().rposition(|message| is_summary(&message.message))?;
+    let first = line[at].first_retained.as_deref();
+    let retained = first.and_then(|id| line[..at].iter().position(|message| message.message.id.as_deref() == Some(id)));
+    Some(retained.unwrap_or(at)).filter(|count| *count > 0)
 }
 
 /// Returns whether the record of a message named a parent that its file does not hold, so that it was joined to the

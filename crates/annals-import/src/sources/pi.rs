@@ -212,7 +212,13 @@ fn messages(entry: &Json, title: &mut Option<String>) -> Result<Option<MessageDr
         "message" => return of_message(&entry["message"]),
         "custom_message" => Some(system(&entry["content"])),
         "branch_summary" => Some(system(&entry["summary"])),
-        "compaction" => MessageDraft::summary(String::new(), json::text(entry, "summary")),
+        "compaction" => {
+            let mut draft = MessageDraft::summary(String::new(), json::text(entry, "summary"));
+            if let Some(draft) = &mut draft {
+                draft.first_retained = json::maybe_text(entry, "firstKeptEntryId");
+            }
+            draft
+        }
         "session_info" | "title" | "title_change" => {
             let named = ["name", "title"].into_iter().find_map(|name| json::maybe_text(entry, name));
             *title = named.or(title.take());

@@ -67,7 +67,8 @@ fn session(thread: &Thread) -> Result<Option<SourceSession>, ImportError> {
 }
 
 fn shared(messages: &[Message]) -> Vec<Arc<SessionMessage>> {
-    let share =
-        |message: &Message| Arc::new(SessionMessage { message: message.clone(), at: None, has_derived_id: false });
+    let share = |message: &Message| {
+        Arc::new(SessionMessage { message: message.clone(), at: None, has_derived_id: false, first_retained: None })
+    };
     messages.iter().map(share).collect()
 }

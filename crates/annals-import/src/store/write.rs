@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use annals::base::limits::FACT_BYTES_MAX;
 use annals::base::{CheckpointId, Encoded, IdSource, Namespace, Payload, Timestamp, Value};
-use annals::history::{Snapshot, Thread};
+use annals::history::{FoldedMessages, Snapshot, Thread};
 use annals::store::batch::{Batch, Change, ChangeValue, Data, ItemChange, ItemOp, NewCheckpoint, Parent};
 use annals::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
 use annals::store::{ItemRange, Source, Store, StoreError};
@@ -19,7 +19,7 @@ use super::{FACTS, ImportSummary, MESSAGES, thread_id};
 use crate::arena::fnv;
 use crate::error::ImportError;
 use crate::limits::{COMMIT_BYTES_MAX, COMMIT_CHECKPOINTS_MAX};
-use crate::model::{ParentLink, SessionMessage, SourceSession, turns};
+use crate::model::{ParentLink, SessionMessage, SourceSession, folded, is_summary, turns};
 
 /// The first words of the name of a branch that the program has left.
 const BRANCH: &str = "left at ";
@@ -69,7 +69,7 @@ pub(super) fn new_thread(
     let mut start = LineStart { id, step: 0, version: 0, position: 0 };
     let mut from = 0;
     for end in writer.ends(&session.main, session.main.len(), 0) {
-        writer.turn(&mut start, &session.main[from..end], end)?;
+        writer.turn(&mut start, &session.main[..end], from)?;
         from = end;
     }
     let (checkpoints, messages) = (writer.checkpoints, writer.messages);
@@ -278,7 +278,7 @@ impl<'a> SessionWriter<'a> {
         debug_assert_eq!(ends.last(), Some(&line.len()), "a line ends in a checkpoint");
         let mut from = count;
         for end in ends {
-            let id = self.turn(&mut start, &line[from..end], end)?;
+            let id = self.turn(&mut start, &line[..end], from)?;
             points.push((end, id));
             from = end;
         }
@@ -306,13 +306,15 @@ impl<'a> SessionWriter<'a> {
         ends
     }
 
-    /// Stores messages as one checkpoint.
+    /// Stores the messages of a line from one on as one checkpoint. If a summary is among them, those before it are
+    /// folded; the summary is a message of the list.
     fn turn(
         &mut self,
         start: &mut LineStart,
-        turn: &[Arc<SessionMessage>],
-        count: usize,
+        line: &[Arc<SessionMessage>],
+        from: usize,
     ) -> Result<CheckpointId, ImportError> {
+        let (turn, count) = (&line[from..], line.len());
         let refused = |reason: String| ImportError::Message { session: self.session.id.clone(), reason };
         let mut payloads: Vec<Payload> = Vec::new();
         for message in turn {
@@ -326,8 +328,13 @@ impl<'a> SessionWriter<'a> {
         let put = |(position, payload)| ItemChange::new(position, ItemOp::Put(Data::New(payload)), None);
         let items: Vec<ItemChange> = (start.position..).zip(payloads).map(put).collect();
         let (version, at) = (start.version + 1, self.time(turn.last()));
+        let has_summary = turn.iter().any(|message| is_summary(&message.message));
+        // A program may have changed the list in the store, so that its positions are not the numbers of the messages.
+        let folded = folded(line).filter(|_| has_summary);
+        let folded = folded.and_then(|count| (start.position + count as u64).checked_sub(from as u64));
         let id = self.push(Some(Parent::Local(start.id)), start.step + 1, at, turn, count, |checkpoint| {
             checkpoint.changes.push(Change::new(MESSAGES, version, ChangeValue::Items(items)));
+            checkpoint.changes.extend(folded.map(|end| folded_change(end, version)).transpose()?);
             Ok(())
         })?;
         *start = LineStart { id, step: start.step + 1, version, position: start.position + turn.len() as u64 };
@@ -451,6 +458,12 @@ fn last_digits(id: CheckpointId) -> String {
 fn channel_version(at: &Snapshot, channel: &str) -> Result<u64, ImportError> {
     let state = at.state_record()?;
     Ok(state.channels.iter().find(|of| *of.channel == *channel).map_or(0, |of| of.version))
+}
+
+fn folded_change(end: u64, version: u64) -> Result<Change, ImportError> {
+    let folded = Encoded::encode(&FoldedMessages::new(0..end, [])).map_err(StoreError::from)?;
+    let channel = FoldedMessages::channel_of(MESSAGES);
+    Ok(Change::new(channel, version, ChangeValue::Value(Data::New(Payload::from(folded)))))
 }
 
 fn facts_change(facts: &Value, version: u64) -> Result<Change, ImportError> {

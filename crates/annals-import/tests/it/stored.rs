@@ -208,3 +208,51 @@ fn a_chat_file_is_the_same_thread_wherever_it_lies() {
         assert_eq!(store.thread(thread.id.as_str()).unwrap().all_branches().unwrap().len(), 1, "{}", thread.id);
     }
 }
+
+/// Returns the texts of the model's view of the only thread of a session of pi, of these lines.
+fn view_of_pi(lines: &[serde_json::Value]) -> (Thread, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let text: Vec<String> = lines.iter().map(ToString::to_string).collect();
+    fs::write(folder.path().join("s.jsonl"), text.join("\n")).unwrap();
+    let store = Store::memory();
+    let summary = Importer::new(&store).run(folder.path()).unwrap();
+    assert_eq!((summary.threads_new, summary.not_understood.len()), (1, 0), "{summary:?}");
+    let thread = store.thread(store.threads().unwrap()[0].id.as_str()).unwrap();
+    let view = thread.head().unwrap().unwrap().model_view("messages").unwrap();
+    (thread, view.iter().map(|message| message.text().into_owned()).collect())
+}
+
+#[test]
+fn a_compaction_of_the_source_folds_what_the_program_no_longer_sends() {
+    let at = "2026-03-02T09:00:00.000Z";
+    let head = json!({"type": "session", "version": 3, "id": "s", "timestamp": at, "cwd": "/w"});
+    let said = |id: &str, parent: Option<&str>, role: &str| {
+        let message = json!({"role": role, "content": [{"type": "text", "text": id}]});
+        json!({"type": "message", "id": id, "parentId": parent, "timestamp": at, "message": message})
+    };
+    let compacted = |first: Option<&str>| {
+        json!({"type": "compaction", "id": "c", "parentId": "a2", "timestamp": at, "summary": "so far",
+            "firstKeptEntryId": first, "tokensBefore": 900})
+    };
+    let lines = |first: Option<&str>| {
+        [
+            head.clone(),
+            said("u1", None, "user"),
+            said("a1", Some("u1"), "assistant"),
+            said("u2", Some("a1"), "user"),
+            said("a2", Some("u2"), "assistant"),
+            compacted(first),
+            said("u3", Some("c"), "user"),
+        ]
+    };
+    let (thread, view) = view_of_pi(&lines(None));
+    assert_eq!(view, ["so far", "u3"]);
+    let head = thread.head().unwrap().unwrap();
+    assert_eq!(head.len("messages").unwrap(), 6, "the messages stay");
+    let before = thread.at("~1").unwrap();
+    assert_eq!(before.model_view("messages").unwrap().len(), 4, "before the compaction");
+    // The messages that the program kept stand before the summary.
+    assert_eq!(view_of_pi(&lines(Some("u2"))).1, ["u2", "a2", "so far", "u3"]);
+    assert_eq!(view_of_pi(&lines(Some("unknown"))).1, ["so far", "u3"]);
+    assert_eq!(view_of_pi(&lines(Some("u1"))).1.len(), 6, "everything was kept");
+}
