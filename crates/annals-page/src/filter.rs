@@ -1,9 +1,10 @@
-//! Filters of a listing of threads as words: `project:home status:failed since:1d`, and words of a title.
+//! Filters as words of the search field: `project:home status:failed since:1d` of threads, `role:ai node:agent` of
+//! messages, and words of a title or of a message.
 //!
 //! Invariant: the words of [`ThreadFilter::text`] read the same filter again.
 
 use annals::base::Timestamp;
-use annals::store::{StatusKind, ThreadQuery};
+use annals::store::{SearchQuery, StatusKind, ThreadQuery};
 use annals_runs::{status_name, status_named};
 
 use crate::address::encode;
@@ -12,16 +13,20 @@ use crate::request::Fields;
 use crate::words::shortened;
 
 /// The names of filters. Another name before a colon is a part of a word.
-const NAMES: [&str; 6] = ["project", "label", "graph", "status", "since", "is"];
-/// The words after `is:`.
+const NAMES: [&str; 10] = ["project", "label", "graph", "status", "since", "is", "thread", "role", "node", "channel"];
+/// Those of them that messages have; [`PRESENT`] is one of them too, and both have `since`.
+const OF_MESSAGES: [&str; 4] = ["thread", "role", "node", "channel"];
+/// The words after `is:` of threads.
 const MARKS: [&str; 2] = ["archived", "half"];
+/// The word after `is:` of messages in the present state.
+pub(crate) const PRESENT: &str = "present";
 
-/// A filter of threads: the words of the search field, and the fields of an address.
+/// A filter of threads or messages: the words of the search field, and the fields of an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ThreadFilter {
     /// Pairs of a name and a value, one for each name.
     pairs: Vec<(&'static str, String)>,
-    /// Words that a title contains.
+    /// Words that a title or a message contains.
     title: String,
 }
 
@@ -49,8 +54,10 @@ impl ThreadFilter {
                 filter.set(name, value);
             }
         }
-        if fields.get("archived").is_some() {
-            filter.set("is", "archived");
+        for (field, mark) in [("archived", "archived"), ("on_head", PRESENT)] {
+            if fields.get(field).is_some() {
+                filter.set("is", mark);
+            }
         }
         if let Some(title) = fields.get("title") {
             title.clone_into(&mut filter.title);
@@ -73,12 +80,22 @@ impl ThreadFilter {
         self.pairs.is_empty() && self.title.is_empty()
     }
 
-    /// Returns whether it holds another word than those of a title.
-    pub(crate) fn has_names(&self) -> bool {
-        !self.pairs.is_empty()
+    /// Returns the first filter that messages alone have.
+    pub(crate) fn of_messages(&self) -> Option<&'static str> {
+        let is_of = |(name, value): &&(&'static str, String)| OF_MESSAGES.contains(name) || is_present(name, value);
+        self.pairs.iter().find(is_of).map(|(name, _)| *name)
     }
 
-    /// Returns the words of a title.
+    /// Returns the first filter that threads alone have; `since` too, unless there is one of messages.
+    pub(crate) fn of_threads(&self) -> Option<&'static str> {
+        let has_other = self.of_messages().is_some();
+        let is_of = |(name, value): &&(&'static str, String)| {
+            !OF_MESSAGES.contains(name) && !is_present(name, value) && (*name != "since" || !has_other)
+        };
+        self.pairs.iter().find(is_of).map(|(name, _)| *name)
+    }
+
+    /// Returns the words of a title or of a message.
     pub(crate) fn title(&self) -> &str {
         &self.title
     }
@@ -117,11 +134,41 @@ impl ThreadFilter {
         if self.is_empty() { "/".to_owned() } else { format!("/?q={}", encode(&self.text())) }
     }
 
+    /// Returns the address of the messages that pass.
+    pub(crate) fn search_address(&self) -> String {
+        format!("/search?q={}", encode(&self.text()))
+    }
+
+    /// Returns the search of messages.
+    ///
+    /// # Errors
+    /// A refusal that names the filter of threads, or the word whose value is not valid.
+    pub(crate) fn search(&self, now: Timestamp) -> Result<SearchQuery, Refusal> {
+        if let Some(name) = self.of_threads() {
+            return Err(Refusal::usage(format!("{name} is a filter of threads, which a search of messages has not")));
+        }
+        let mut query = SearchQuery::new(&*self.title);
+        for (name, value) in &self.pairs {
+            query = match *name {
+                "thread" => query.thread(value),
+                "role" => query.role(value),
+                "node" => query.node(value),
+                "channel" => query.channel(value),
+                "since" => query.since(since(value, now)?),
+                _ => query.on_head(),
+            };
+        }
+        Ok(query)
+    }
+
     /// Returns the query of the store.
     ///
     /// # Errors
-    /// A refusal that names the word whose value is not valid.
+    /// A refusal that names the filter of messages, or the word whose value is not valid.
     pub(crate) fn query(&self, now: Timestamp) -> Result<ThreadQuery, Refusal> {
+        if let Some(name) = self.of_messages() {
+            return Err(Refusal::usage(format!("{name} is a filter of messages, which a listing of threads has not")));
+        }
         let mut query = ThreadQuery::new();
         if !self.title.is_empty() {
             query = query.title_contains(&*self.title);
@@ -143,6 +190,10 @@ impl ThreadFilter {
         }
         Ok(query)
     }
+}
+
+fn is_present(name: &str, value: &str) -> bool {
+    name == "is" && value == PRESENT
 }
 
 fn status(name: &str) -> Result<StatusKind, Refusal> {
@@ -222,13 +273,26 @@ mod tests {
         }
         let filter = ThreadFilter::parse("project:\"my home\" gasthof status:waiting status:failed http://x");
         assert_eq!((filter.get("project"), filter.get("status")), (Some("my home"), Some("failed")));
-        assert_eq!((filter.title(), filter.has_names()), ("gasthof http://x", true));
+        assert_eq!((filter.title(), filter.of_threads()), ("gasthof http://x", Some("project")));
         assert_eq!(
             ThreadFilter::parse("\"status:failed\""),
             ThreadFilter { title: "status:failed".into(), ..Default::default() }
         );
         assert_eq!(filter.toggled("status", "failed").get("status"), None);
         assert_eq!(filter.toggled("status", "done").get("status"), Some("done"));
+    }
+
+    #[test]
+    fn filters_of_messages_are_not_those_of_threads() {
+        let now = Timestamp::from_micros(200_000_000_000);
+        let found = |text: &str| {
+            let filter = ThreadFilter::parse(text);
+            (filter.of_messages(), filter.of_threads(), filter.search(now).is_ok(), filter.query(now).is_ok())
+        };
+        assert_eq!(found("bern role:ai since:1d is:present"), (Some("role"), None, true, false));
+        assert_eq!(found("bern since:1d"), (None, Some("since"), false, true));
+        assert_eq!(found("project:a role:ai"), (Some("role"), Some("project"), false, false));
+        assert_eq!(found("bern"), (None, None, true, true));
     }
 
     #[test]

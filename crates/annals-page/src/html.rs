@@ -110,10 +110,14 @@ impl Html {
         self.element("a", if text.contains(is_right_to_left) { isolated } else { &isolated[..1] }, text)
     }
 
-    /// Adds a timestamp: its age for a column, and the whole one as its title.
-    pub(crate) fn time(&mut self, class: &str, now: Timestamp, then: Timestamp) -> &mut Self {
+    /// Adds a timestamp: its age for a column, and the whole one as its title. Without a present, in a document that is
+    /// read later, it is the minute.
+    pub(crate) fn time(&mut self, class: &str, now: impl Into<Option<Timestamp>>, then: Timestamp) -> &mut Self {
         let whole = then.to_string();
-        self.element("time", &[("class", class), ("datetime", &whole), ("title", &whole)], &age(now, then))
+        let minute = || whole.chars().take(16).map(|c| if c == 'T' { ' ' } else { c }).collect();
+        let shown = now.into().map_or_else(minute, |now| age(now, then));
+        let shown = shown.replace('T', " ");
+        self.element("time", &[("class", class), ("datetime", &whole), ("title", &whole)], &shown)
     }
 
     /// Adds an element whose content a function writes.

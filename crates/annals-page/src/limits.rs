@@ -44,10 +44,12 @@ pub(crate) const STEPS_MAX: usize = 30;
 pub(crate) const RESUMED_MAX: usize = 3;
 /// Other branches that have a lane beside the steps.
 pub(crate) const LANES_MAX: usize = 3;
-/// Steps of several tasks whose tasks have rows, the tasks of each, and the tasks that are read for them.
+/// Steps of several tasks whose tasks have rows, the tasks of each that stand open, the tasks that are read for them,
+/// and the folded rows of a screen.
 pub(crate) const BUNDLES_MAX: usize = 4;
 pub(crate) const BUNDLE_TASKS_MAX: usize = 3;
 pub(crate) const BUNDLE_READ_MAX: usize = 256;
+pub(crate) const BUNDLE_FOLDED_MAX: usize = 256;
 /// Interrupts of a thread that stand above its steps.
 pub(crate) const CALLS_MAX: usize = 3;
 /// Threads forked off a thread that its head names.
@@ -68,7 +70,7 @@ pub(crate) const ITEMS_MAX: usize = 50;
 /// Stored positions of a list that a read of changed items visits.
 pub(crate) const CHANGED_ITEMS_MAX: u64 = 1_000;
 /// Characters of the begin of a message in a timeline.
-pub(crate) const BEGIN_CHARS_MAX: usize = 40;
+pub(crate) const BEGIN_CHARS_MAX: usize = 100;
 /// Nodes of a value that its tree shows.
 pub(crate) const TREE_NODES_MAX: usize = 400;
 /// Characters of a text that are shown; the rest is a link away.
@@ -113,10 +115,18 @@ pub(crate) const OPERATIONS_MAX: usize = 20;
 pub(crate) const FINDINGS_MAX: usize = 100;
 /// Writes of a task that are shown.
 pub(crate) const WRITES_MAX: usize = 100;
+/// Tasks of a step that have rows, that are open, and the bytes of HTML after which a row has no content.
+pub(crate) const STEP_TASKS_MAX: usize = 256;
+pub(crate) const OPEN_TASKS_MAX: usize = 8;
+pub(crate) const STEP_BYTES_MAX: usize = 96 << 10;
 /// Newest checkpoints that the analytics may read.
 pub(crate) const STATS_CHECKPOINTS_MAX: u64 = 50_000;
 /// Checkpoints that the statistics of one thread count.
 pub(crate) const STATS_OF_THREAD_MAX: usize = 10_000;
+/// Periods of a plot over time, models that have a colour in it, and rows of a ranking.
+pub(crate) const STATS_PERIODS_MAX: i64 = 31;
+pub(crate) const STATS_MODELS_MAX: usize = 3;
+pub(crate) const RANKED_MAX: usize = 8;
 /// Checkpoints of a lineage in whose steps the graph is seen.
 pub(crate) const GRAPH_STEPS_MAX: usize = 200;
 /// Bars of a plot.

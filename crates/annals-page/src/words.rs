@@ -53,6 +53,17 @@ pub(crate) fn age(now: Timestamp, then: Timestamp) -> String {
     }
 }
 
+/// Returns the date of a timestamp without the year: `28 Nov`.
+pub(crate) fn date(at: Timestamp) -> String {
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let whole = at.to_string();
+    let mut parts = whole.get(..10).unwrap_or_default().rsplitn(3, '-').map(str::parse::<usize>);
+    match (parts.next(), parts.next()) {
+        (Some(Ok(day)), Some(Ok(month @ 1..=12))) => format!("{day} {}", MONTHS[month - 1]),
+        _ => whole,
+    }
+}
+
 /// Returns the number of the day of a timestamp since the epoch, in UTC.
 pub(crate) fn day(at: Timestamp) -> i64 {
     at.as_micros().div_euclid(86_400_000_000)
@@ -258,6 +269,7 @@ mod tests {
         let (now, then) = (Timestamp::from_micros(5_000_000), Timestamp::from_micros(45_000_000));
         assert_eq!((until(now, then), until(then, now)), ("in 40.0 s".into(), "now".into()));
         assert_eq!(shortened("äbc", 2), "äb…");
+        assert_eq!(date(Timestamp::from_micros(86_400_000_000 * 31)), "1 Feb");
     }
 
     #[test]

@@ -26,6 +26,8 @@ mod runs;
 mod screens;
 #[path = "page/sockets.rs"]
 mod sockets;
+#[path = "page/stats.rs"]
+mod stats;
 #[path = "page/steps.rs"]
 mod steps;
 #[path = "page/talks.rs"]

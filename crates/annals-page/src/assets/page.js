@@ -16,7 +16,7 @@ function select(list, at) {
   at = Math.max(0, Math.min(list.length - 1, at));
   list[at].classList.add("on");
   list[at].scrollIntoView({ block: "nearest" });
-  const link = list[at].querySelector("a");
+  const link = list[at].querySelector("a, summary");
   if (link) link.focus({ preventScroll: true });
   return at;
 }

@@ -79,35 +79,38 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
     let info = thread.info()?;
     heading(&mut html, &thread, &info, at, &BranchTree::read(&thread)?)?;
     tabs(&mut html, at, "fork");
-    html.element("h2", &[], "A new thread from here");
     let own = format!("{}/fork", address::point(at));
-    html.within("form", &[("action", &own), ("class", "facets")], |html| {
-        inputs(html, &plan);
-        html.element("button", &[], "preview");
-    });
-    html.element("h2", &[], "preview");
+    html.open("div", &[("class", "cols")]).open("section", &[("aria-label", "Preview")]);
+    html.open("div", &[("class", "section")]).element("h2", &[], "What the new thread has").close("div");
     compare::preview(&mut html, at, &found);
-    html.element("h2", &[], "command");
-    for command in &commands {
-        html.element("pre", &[("class", "command")], command);
-    }
     replay(screen, &mut html, at, &plan)?;
+    html.close("section").open("aside", &[("class", "rail"), ("aria-label", "Fork")]);
+    html.open("div", &[("class", "state")]).open("header", &[]).element("h2", &[], "A new thread from here");
+    html.classed("span", "dim", &format!("step {}", at.step())).close("header");
+    html.within("form", &[("action", &own), ("class", "fields")], |html| {
+        inputs(html, &plan);
+        html.element("button", &[("class", "btn")], "Preview");
+    });
+    for command in &commands {
+        html.element("pre", &[("class", "command"), ("dir", "auto")], command);
+    }
     if screen.page.allows_write() {
-        html.within("form", &[("method", "post"), ("action", &own), ("class", "fork")], |html| {
+        html.within("form", &[("method", "post"), ("action", &own), ("class", "fields")], |html| {
             html.open("input", &[("type", "hidden"), ("name", "form"), ("value", screen.page.form_token())]);
             for (name, value) in plan.fields() {
                 html.open("input", &[("type", "hidden"), ("name", name), ("value", value)]);
             }
-            html.element("button", &[("id", "make-fork")], "make the fork");
+            html.element("button", &[("id", "make-fork"), ("class", "btn main")], "Make the fork");
         });
     }
+    html.close("div").close("aside").close("div");
     Ok(View::new(format!("{} fork", name(&info)), html).into())
 }
 
 /// Adds the effects of a replay in the new thread: the tasks that run, the steps that followed here, and the comparison
 /// of both.
 fn replay(screen: &Screen<'_>, html: &mut Html, at: &Snapshot, plan: &ForkPlan) -> Result<(), Refusal> {
-    html.element("h2", &[], "replay");
+    html.open("div", &[("class", "section")]).element("h2", &[], "What runs in it").close("div");
     let due: Vec<&str> = at.next().collect();
     html.within("p", &[], |html| match due.is_empty() {
         true => _ = html.text("No task is due: the new thread takes an input or an update."),
@@ -116,24 +119,22 @@ fn replay(screen: &Screen<'_>, html: &mut Html, at: &Snapshot, plan: &ForkPlan) 
             html.text(&shortened(&tally(due.iter().copied()), 200));
         }
     });
-    let after = after(screen, at)?;
-    if let Some(last) = after.first() {
-        html.element("p", &[], "Here these steps followed:").open("ol", &[("reversed", "")]);
-        for step in after.iter().take(REPLAYED_MAX) {
-            let text = format!("step {}: {}", step.step(), made(step, stored_parent(step)?.as_ref()));
-            html.open("li", &[]).link(&format!("{}/step", address::point(step)), &shortened(&text, 100));
-            html.close("li");
-        }
-        html.close("ol");
-        let both = address::diff(&address::thread_text(&plan.name), &point_text(last));
-        html.within("p", &[], |html| {
-            html.text("Once it ran, ").link(&both, "compare both");
-            html.text(". The command goes on with a workflow of a file; another program goes on with its own call.");
-        });
-    }
     if !due.is_empty() {
         html.element("pre", &[("class", "command")], &screen.command(&["run", "FILE.toml", "--thread", &plan.name]));
     }
+    let after = after(screen, at)?;
+    let Some(last) = after.first() else { return Ok(()) };
+    html.open("div", &[("class", "section")]).element("h2", &[], "What followed here");
+    let both = address::diff(&address::thread_text(&plan.name), &point_text(last));
+    html.open("p", &[("class", "end facts")]).open("span", &[]).text("once it ran: ");
+    html.link(&both, "compare both").close("span").close("p").close("div").open("ol", &[("class", "followed")]);
+    for step in after.iter().take(REPLAYED_MAX) {
+        let text = shortened(&made(step, stored_parent(step)?.as_ref()), 100);
+        html.open("li", &[]).classed("span", "num dim", &step.step().to_string());
+        html.within("b", &[], |html| _ = html.link(&format!("{}/step", address::point(step)), &text));
+        html.time("num dim", at.store().now(), step.created_at()).close("li");
+    }
+    html.close("ol");
     Ok(())
 }
 
@@ -164,7 +165,8 @@ fn inputs(html: &mut Html, plan: &ForkPlan) {
         plan.fields().into_iter().zip(["id of the new thread", "set channel", "to (JSON, or else a text)"])
     {
         html.within("label", &[], |html| {
-            html.text(label).literal(" ").open("input", &[("name", name), ("value", value), ("size", "24")]);
+            html.classed("span", "dim small", label);
+            html.open("input", &[("class", "field"), ("name", name), ("value", value), ("autocomplete", "off")]);
         });
     }
 }

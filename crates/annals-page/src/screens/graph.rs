@@ -95,8 +95,9 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
         name: format!("{} → {}", name_of(from), name_of(to)),
         value: *n as f64,
         shown: grouped(*n),
+        note: String::new(),
     });
-    bars(&mut html, "times that a step took them", &transitions.collect::<Vec<_>>());
+    bars(&mut html, ("times that a step took them", ""), &transitions.collect::<Vec<_>>());
     html.close("details").close("div").close("div");
     Ok(View::new(format!("{} graph", name(&info)), html).live(thread.id().as_str()).into())
 }

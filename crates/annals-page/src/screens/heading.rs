@@ -9,7 +9,7 @@ use crate::failure::Refusal;
 use crate::html::Html;
 use crate::icons::StatusShape;
 use crate::limits::{FORKS_MAX, LABELS_MAX};
-use crate::words::{cost, count, rounded, shortened};
+use crate::words::{ago, cost, count, rounded, shortened};
 
 /// Returns the title of a thread, or its id.
 pub(super) fn name(info: &ThreadInfo) -> String {
@@ -132,6 +132,10 @@ pub(super) fn tabs(html: &mut Html, at: &Snapshot, selected: &'static str) {
         }
         html.close("a").literal(" ");
     }
-    html.open("span", &[("class", "end dim")]).classed("span", "id", &format!("@{}", at.id()));
-    html.text(&format!(" step {} · {}", at.step(), at.created_at())).close("span").close("nav");
+    let (id, whole) = (at.id().to_string(), at.created_at().to_string());
+    html.open("span", &[("class", "end dim")]);
+    html.within("span", &[("class", "id"), ("title", &id)], |html| super::pane::short_id(html, at));
+    html.text(&format!(" step {} · ", at.step()));
+    html.element("time", &[("datetime", &whole), ("title", &whole)], &ago(at.store().now(), at.created_at()));
+    html.close("span").close("nav");
 }

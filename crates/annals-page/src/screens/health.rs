@@ -12,7 +12,7 @@ use crate::file::FileFacts;
 use crate::html::Html;
 use crate::layout::View;
 use crate::limits::{FINDINGS_MAX, OPERATIONS_MAX};
-use crate::words::{ago, count, grouped, shortened, size};
+use crate::words::{count, grouped, shortened, size};
 
 pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     let stats = screen.store.stats()?;
@@ -41,59 +41,75 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
         })));
     }
     let mut html = Html::new();
-    html.element("h1", &[], "Health").open("table", &[("class", "rows")]).open("tbody", &[]);
+    html.open("div", &[("class", "head")]).element("h1", &[], "Health").open("p", &[("class", "facts")]);
+    html.element("span", &[], &format!("annals {}", env!("CARGO_PKG_VERSION")));
+    html.element("span", &[], &format!("SQLite {}", annals::rusqlite::version()));
+    html.close("p").close("div");
     let copied = format!("{} of {} frames copied", grouped(stats.wal_copied_frames), grouped(stats.wal_frames));
     let indexed = match &index {
-        None => "none: a search reads texts".to_owned(),
-        Some(index) => format!("{} behind", count(index.behind, "checkpoint")),
+        None => ("none".to_owned(), "a search reads texts".to_owned()),
+        Some(index) if index.behind == 0 => ("up to date".to_owned(), String::new()),
+        Some(index) => (grouped(index.behind), "checkpoints behind".to_owned()),
     };
-    for (name, value) in [
-        ("file", of_file(stats.file_bytes).map(size)),
-        ("checkpoints in the log", last.map(grouped)),
-        ("write-ahead log", of_file(stats.wal_bytes).map(|bytes| format!("{}, {copied}", size(bytes)))),
-        ("limit of the log", of_file(stats.wal_limit_bytes).map(size)),
-        ("search index", Some(indexed)),
-        ("deleted threads with bytes in the file", of_file(stats.erasing).map(grouped)),
-        ("version of annals", Some(env!("CARGO_PKG_VERSION").to_owned())),
-        ("version of SQLite", Some(annals::rusqlite::version().to_owned())),
+    let limit = of_file(stats.wal_limit_bytes).map(|bytes| format!(", limit {}", size(bytes))).unwrap_or_default();
+    let erasing = of_file(stats.erasing).filter(|threads| *threads > 0);
+    html.open("dl", &[("class", "figures")]);
+    for (name, value, note) in [
+        ("file", of_file(stats.file_bytes).map(size), String::new()),
+        ("checkpoints", last.map(grouped), "in the log".to_owned()),
+        ("write-ahead log", of_file(stats.wal_bytes).map(size), format!("{copied}{limit}")),
+        ("search index", Some(indexed.0), indexed.1),
+        ("deleted threads", erasing.map(grouped), "with bytes in the file".to_owned()),
     ] {
-        value.into_iter().for_each(|value| fact(&mut html, name, &value));
+        if let Some(value) = value {
+            html.open("div", &[]).element("dt", &[], name).element("dd", &[], &value);
+            html.classed("dd", "was", &note).close("div");
+        }
     }
-    if let Some(file) = &file {
-        files(&mut html, file);
-    }
-    html.close("tbody").close("table");
+    html.close("dl");
     if stats.is_wal_large() {
         html.classed("p", "error", "the log is past half of its limit: a reader keeps it from being copied");
     }
     if let Some(error) = &stats.wal_error {
         html.classed("p", "error", error);
     }
-    html.element("h2", &[], "check");
-    match &report {
-        Some(report) => findings(&mut html, report),
-        None => {
-            html.within("p", &[], |html| {
-                html.link("/health?check=1", "verify every row and checksum").text(": it reads all of the store");
-            });
-        }
-    }
-    html.classed("p", "dim", &screen.command(&["check"]));
+    html.open("div", &[("class", "cols")]).open("section", &[("aria-label", "Operations")]);
     operations(screen, &mut html)?;
+    html.close("section").open("aside", &[("class", "rail"), ("aria-label", "Check and files")]);
+    check(screen, &mut html, report.as_ref());
+    if let Some(file) = &file {
+        files(&mut html, file);
+    }
+    html.close("aside").close("div");
     let view = View::new("health", html);
     // A check reads the whole file, so that screen is not read again with each checkpoint.
     Ok(if report.is_some() { view } else { view.live("") }.into())
 }
 
-fn fact(html: &mut Html, name: &str, value: &str) {
-    html.open("tr", &[]).element("th", &[("scope", "row")], name).element("td", &[("dir", "auto")], value).close("tr");
+/// Adds the result of a check, or the way to it.
+fn check(screen: &Screen<'_>, html: &mut Html, report: Option<&CheckReport>) {
+    html.open("div", &[("class", "state")]).open("header", &[]).element("h2", &[], "Check").close("header");
+    match report {
+        Some(report) => findings(html, report),
+        None => {
+            html.open("p", &[("class", "chan")]);
+            html.element("a", &[("class", "btn"), ("href", "/health?check=1")], "Verify every row and checksum");
+            html.close("p").classed("p", "dim small", "It reads all of the store.");
+        }
+    }
+    html.element("pre", &[("class", "command")], &screen.command(&["check"])).close("div");
 }
 
 /// Adds the size and the mode of each file of the store.
 fn files(html: &mut Html, facts: &FileFacts) {
+    html.open("div", &[("class", "state files")]).open("header", &[]).element("h2", &[], "Files").close("header");
+    html.open("table", &[]).open("tbody", &[]);
     for file in &facts.files {
-        fact(html, &shortened(&file.name, 80), &format!("{}, {}", size(file.bytes), file.mode_text()));
+        html.open("tr", &[]).element("th", &[("scope", "row"), ("dir", "auto")], &shortened(&file.name, 80));
+        html.open("td", &[("class", "num")]).text(&size(file.bytes)).close("td").close("tr");
+        html.open("tr", &[]).element("td", &[("colspan", "2"), ("class", "dim small")], &file.mode_text()).close("tr");
     }
+    html.close("tbody").close("table").close("div");
 }
 
 fn findings(html: &mut Html, report: &CheckReport) {
@@ -103,44 +119,47 @@ fn findings(html: &mut Html, report: &CheckReport) {
         grouped(report.checkpoints),
         grouped(report.values)
     );
-    html.element("p", &[], &counted);
+    let class = if report.problems.is_empty() { "chan strong" } else { "chan strong failed" };
+    html.classed("p", class, &count(report.problems.len() as u64, "problem"));
+    html.classed("p", "dim", &counted);
     if let Some(tail) = &report.log_tail {
         html.classed("p", "error", &tail.to_string());
     }
     for problem in report.problems.iter().take(FINDINGS_MAX) {
         html.classed("p", "error", &problem.to_string());
     }
-    html.element("p", &[], &count(report.problems.len() as u64, "problem"));
 }
 
-/// Adds the newest operations, with the command that undoes the newest one of its thread.
+/// Adds the newest operations, with the command that undoes the newest one of a thread.
 fn operations(screen: &Screen<'_>, html: &mut Html) -> Result<(), Refusal> {
-    html.element("h2", &[], "operations").open("table", &[("class", "rows")]).open("tbody", &[]);
+    html.open("div", &[("class", "section")]).element("h2", &[], "Operations");
+    html.open("p", &[("class", "end facts")]).open("span", &[]).text("the newest one of a thread is undone by ");
+    html.element("code", &[], &screen.command(&["undo", "THREAD"])).close("span").close("p").close("div");
+    html.open("table", &[("class", "record")]).open("thead", &[]).open("tr", &[]);
+    for (class, title) in [("", "operation"), ("", "thread"), ("w", "by"), ("num", "when")] {
+        html.classed("th", class, title);
+    }
+    html.close("tr").close("thead").open("tbody", &[]);
+    let mut rows = 0;
     for operation in screen.store.operations()?.take(OPERATIONS_MAX) {
         let operation = operation?;
+        rows += 1;
         let thread = match &operation {
             Operation::Commits(group) => Some(group.thread.as_str()),
             Operation::Stored(record) => record.changes.first().map(|change| change.thread.as_str()),
             _ => None,
         };
-        html.open("tr", &[]).element("td", &[], operation.name());
-        html.element("td", &[("title", &operation.at().to_string())], &ago(screen.store.now(), operation.at()));
-        html.element("td", &[], &shortened(operation.actor().unwrap_or_default(), 40)).open("td", &[]);
+        html.open("tr", &[("data-row", "")]).element("td", &[], operation.name()).open("td", &[("class", "strong")]);
         if let Some(thread) = thread {
             html.link(&address::thread(thread), &shortened(thread, 60));
         }
-        html.close("td").open("td", &[("class", "dim")]);
-        if let Some(thread) = thread {
-            html.text(&screen.command(&["operations", thread]));
-        }
-        html.close("td").close("tr");
+        html.close("td").classed("td", "w dim", &shortened(operation.actor().unwrap_or_default(), 40));
+        html.open("td", &[("class", "num")]).time("dim", screen.store.now(), operation.at()).close("td").close("tr");
     }
     html.close("tbody").close("table");
-    html.classed(
-        "p",
-        "dim",
-        &format!("{} undoes the newest operation of a thread", screen.command(&["undo", "THREAD"])),
-    );
+    if rows == 0 {
+        html.classed("p", "dim", "No operation has changed the store.");
+    }
     Ok(())
 }
 

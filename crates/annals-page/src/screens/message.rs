@@ -97,13 +97,8 @@ impl TalkRows<'_> {
 
     /// Adds a timestamp: its age, or in a document that is read later the minute.
     fn time(&self, html: &mut Html, at: Timestamp) {
-        if self.has_links {
-            html.time("", self.at.store().now(), at);
-        } else {
-            let whole = at.to_string();
-            let minute: String = whole.chars().take(16).map(|c| if c == 'T' { ' ' } else { c }).collect();
-            html.element("time", &[("datetime", &whole), ("title", &whole)], &minute);
-        }
+        let now = self.has_links.then(|| self.at.store().now());
+        html.time("", now, at);
     }
 
     /// Returns a maximum of characters; a document without a server has all of them.

@@ -4,6 +4,7 @@ mod compare;
 mod control;
 mod document;
 mod evolution;
+mod facets;
 mod finished;
 mod fork;
 mod graph;

@@ -25,12 +25,7 @@ pub(super) fn add_to(screen: &Screen<'_>, html: &mut Html, at: &Snapshot) -> Res
     html.open("div", &[("class", "state")]).open("header", &[]);
     html.element("h2", &[], &format!("Step {}", at.step()));
     let id = at.id().to_string();
-    html.within("span", &[("class", "id"), ("title", &id)], |html| {
-        html.text("@");
-        let short = at.short_id().unwrap_or_else(|_| id.clone());
-        let same = short.len().saturating_sub(3);
-        html.text(&short[..same]).element("b", &[], &short[same..]);
-    });
+    html.within("span", &[("class", "id"), ("title", &id)], |html| short_id(html, at));
     html.classed("span", "dim small cut", &shortened(&made(at, stored_parent(at)?.as_ref()), 60));
     html.time("dim small", at.store().now(), at.created_at()).close("header");
     let shown = state.channels.iter().filter(|record| is_state(&record.channel) && record.value != ChannelValue::Empty);
@@ -51,6 +46,13 @@ pub(super) fn add_to(screen: &Screen<'_>, html: &mut Html, at: &Snapshot) -> Res
     }
     html.close("div");
     Ok(())
+}
+
+/// Adds the short id of a checkpoint; the letters that tell it apart are strong.
+pub(super) fn short_id(html: &mut Html, at: &Snapshot) {
+    let short = at.short_id().unwrap_or_else(|_| at.id().to_string());
+    let same = short.len().saturating_sub(3);
+    html.text("@").text(&short[..same]).element("b", &[], &short[same..]);
 }
 
 fn channel(html: &mut Html, at: &Snapshot, record: &ChannelRecord, by: Option<&Blame>) -> Result<(), Refusal> {
@@ -123,7 +125,7 @@ fn writer(html: &mut Html, by: Option<&Blame>) {
 }
 
 /// Adds the first parts of a value.
-fn tree(html: &mut Html, value: &Value, left: &mut usize, depth: usize) {
+pub(super) fn tree(html: &mut Html, value: &Value, left: &mut usize, depth: usize) {
     html.open("ul", &[("class", "tree")]);
     let mut member = |html: &mut Html, name: &str, value: &Value| {
         if *left == 0 {

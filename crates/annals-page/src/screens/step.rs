@@ -1,27 +1,28 @@
-//! The superstep that made a checkpoint: its tasks with their writes, attempts and errors, and the changed channels.
+//! The superstep that made a checkpoint: its tasks on one scale of time, each opening into its writes, attempts and
+//! error; beside them the channels that changed.
 //!
-//! The waterfall shows what has times in the log: called tasks, attempts that failed and were followed by another one,
-//! the only task of a superstep, and the tasks of a run that recorded their ends. Another one of several tasks has no
-//! bar.
+//! A bar shows what has times in the log: called tasks, attempts that failed and were followed by another one, the only
+//! task of a superstep, and the tasks of a run that recorded their ends. Another one of several tasks has no bar.
 
-use annals::base::{TaskId, Timestamp, Value};
+use annals::base::{Timestamp, Value};
 use annals::history::Snapshot;
 use annals::store::Source;
-use annals::store::record::{TaskKind, TaskRecord, WriteRecord, is_control};
-use annals_runs::{SnapshotRuns, SpecialWrite, StepInfo};
+use annals::store::record::{TaskKind, WriteRecord, is_control};
+use annals_runs::{SnapshotRuns, SpecialWrite, StepInfo, StepState};
 use serde_json::{Value as Json, json};
 
 use super::heading::{heading, name, tabs};
 use super::tree::BranchTree;
-use super::{Screen, Shown};
+use super::{Screen, Shown, pane};
 use crate::address::{self, point_text};
 use crate::changed::{ChannelStep, changed};
 use crate::failure::Refusal;
 use crate::html::Html;
 use crate::layout::View;
-use crate::limits::{BARS_MAX, WRITES_MAX};
-use crate::plot::{self, LanePart};
-use crate::words::{ago, brief, made, metadata, place, shortened, span, stored_parent};
+use crate::limits::{OPEN_TASKS_MAX, PANE_NODES_MAX, STEP_BYTES_MAX, STEP_TASKS_MAX, WRITES_MAX};
+use crate::plot;
+use crate::values::kind;
+use crate::words::{brief, count, interrupt, made, metadata, place, shortened, size, span, stored_parent};
 
 /// Checkpoints of a lineage that a search for a step reads.
 const SEARCHED: usize = 1_000;
@@ -61,36 +62,60 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, number: Option<&str>) -> 
     let (info, tree) = (thread.info()?, BranchTree::read(&thread)?);
     heading(&mut html, &thread, &info, at, &tree)?;
     tabs(&mut html, at, "step");
-    html.element("h2", &[], &format!("step {}: {}", at.step(), made(at, parent.as_ref())));
+    html.open("div", &[("class", "cols")]).open("section", &[("aria-label", "Tasks")]);
+    let made = shortened(&made(at, parent.as_ref()), 80);
+    html.open("div", &[("class", "section")]).open("h2", &[]).text(&format!("Step {}: ", at.step()));
+    html.isolated(&made).close("h2");
     if let Some(parent) = &parent {
-        html.within("p", &[], |html| {
-            html.text("input: the state at ").link(&address::point(parent), &format!("step {}", parent.step()));
-            html.text(&format!(" · {} · ", ago(at.store().now(), at.created_at())));
-            html.link(&address::diff(&point_text(parent), &point_text(at)), "difference");
-        });
-        waterfall(&mut html, &parent.steps(ended_by(at))?, (parent.created_at(), at.created_at()));
-        tasks(screen, &mut html, parent, &before, true)?;
+        html.open("p", &[("class", "end facts")]).open("span", &[]).text("input: ");
+        html.link(&address::point(parent), &format!("step {}", parent.step())).close("span").open("span", &[]);
+        html.link(&address::diff(&point_text(parent), &point_text(at)), "what changed").close("span").close("p");
     }
-    html.element("h2", &[], "changed");
-    html.open("ul", &[]);
-    for step in changed.iter().filter(|step| shows_internal(screen) || !is_internal(&step.channel)) {
-        html.open("li", &[]);
-        html.link(&address::state(&address::point(at), [&*step.channel]), &shortened(&step.channel, 80));
+    html.close("div");
+    if let Some(parent) = &parent {
+        let steps = parent.steps(ended_by(at))?;
+        let within = (parent.created_at(), at.created_at());
+        TaskList { of: parent, steps: &steps, writes: &before, within, is_past: true }.add_to(screen, &mut html)?;
+    } else {
+        html.classed("p", "dim", "The first checkpoint of its thread has no input.");
+    }
+    if !at.record().tasks.is_empty() {
+        html.open("div", &[("class", "section")]).element("h2", &[], "Due after it").close("div");
+        let steps = at.steps(None)?;
+        let within = (at.created_at(), at.store().now());
+        TaskList { of: at, steps: &steps, writes: &pending, within, is_past: false }.add_to(screen, &mut html)?;
+    }
+    html.close("section").open("aside", &[("class", "rail"), ("aria-label", "Changes")]);
+    changes(screen, &mut html, at, &changed);
+    html.close("aside").close("div");
+    Ok(View::new(format!("{} step {}", name(&info), at.step()), html).live(thread.id().as_str()).into())
+}
+
+/// Adds the channels that changed, and the metadata.
+fn changes(screen: &Screen<'_>, html: &mut Html, at: &Snapshot, changed: &[ChannelStep]) {
+    html.open("div", &[("class", "state")]).open("header", &[]).element("h2", &[], "Changed");
+    html.time("dim small", at.store().now(), at.created_at()).close("header");
+    let shown: Vec<_> = changed.iter().filter(|step| shows_internal(screen) || !is_internal(&step.channel)).collect();
+    if shown.is_empty() {
+        html.classed("p", "chan dim", "no channel");
+    }
+    for step in shown {
+        html.open("div", &[("class", "chan")]).open("p", &[]);
+        let address = address::state(&address::point(at), [&*step.channel]);
+        html.element("a", &[("href", &address), ("class", "strong"), ("dir", "auto")], &shortened(&step.channel, 60));
         // The text of a value that is stored whole is the name alone.
         let change = Some(step.text()).filter(|text| *text != *step.channel).unwrap_or_default();
-        html.text(&format!(" {change} · {}", crate::words::size(step.bytes))).close("li");
+        html.classed("span", "dim cut", &change).classed("span", "by", &size(step.bytes)).close("p").close("div");
     }
-    html.close("ul");
-    if !at.record().tasks.is_empty() {
-        html.element("h2", &[], "due after it");
-        waterfall(&mut html, &at.steps(None)?, (at.created_at(), at.store().now()));
-        tasks(screen, &mut html, at, &pending, false)?;
-    }
-    internal_link(screen, &mut html, at);
-    html.element("h2", &[], "metadata");
     let metadata = Value::from(metadata(at));
-    crate::values::ValueTree::add_without_links(&mut html, &metadata);
-    Ok(View::new(format!("{} step {}", name(&info), at.step()), html).live(thread.id().as_str()).into())
+    if metadata.as_map().is_some_and(|map| map.len() > 0) {
+        html.open("details", &[("class", "chan")]).open("summary", &[]).classed("span", "strong", "metadata");
+        html.classed("span", "dim", &kind(&metadata)).close("summary");
+        pane::tree(html, &metadata, &mut PANE_NODES_MAX.clone(), 0);
+        html.close("details");
+    }
+    internal_link(screen, html, at);
+    html.close("div");
 }
 
 /// Returns the checkpoint of a lineage that has a step.
@@ -112,20 +137,6 @@ fn with_step(screen: &Screen<'_>, at: &Snapshot, step: i64) -> Result<Snapshot, 
         }
     }
     Err(absent())
-}
-
-/// The state of a task, as its writes tell it.
-fn state(task: TaskId, writes: &[WriteRecord], is_past: bool) -> &'static str {
-    let has = |wanted: fn(i32) -> bool| writes.iter().any(|write| write.task == task && wanted(write.index));
-    if is_past || has(|index| index >= 0) {
-        "done"
-    } else if has(|index| index == -1) {
-        "failed"
-    } else if has(|index| index == -3) {
-        "interrupted"
-    } else {
-        "due"
-    }
 }
 
 /// A span of time of a step: an attempt that failed, a call, or the whole step.
@@ -164,51 +175,6 @@ fn spans(step: &StepInfo, has_own_end: bool) -> Vec<StepSpan> {
     spans
 }
 
-/// Adds a lane for each step, on the scale of its superstep. Without any span nothing is added.
-fn waterfall(html: &mut Html, steps: &[StepInfo], (from, to): (Timestamp, Timestamp)) {
-    let mut lanes = lanes(steps);
-    lanes.truncate(BARS_MAX);
-    if lanes.iter().all(|(_, spans)| spans.is_empty()) {
-        return;
-    }
-    let ends = lanes.iter().flat_map(|(_, spans)| spans).map(|span| span.to);
-    let to = ends.fold(to, Timestamp::max);
-    let scale = to.as_micros().saturating_sub(from.as_micros()).max(1) as f64;
-    let at = |time: Timestamp| time.as_micros().saturating_sub(from.as_micros()) as f64 / scale;
-    html.open("figure", &[]).element("figcaption", &[], &format!("times of the tasks, within {}", span(scale as i64)));
-    html.open("table", &[("class", "waterfall")]);
-    for (step, spans) in &lanes {
-        html.open("tr", &[]).open("th", &[("scope", "row")]);
-        html.literal(if step.is_call { "\u{2514} " } else { "" }).isolated(&shortened(&step.name, 40)).close("th");
-        let micros: i64 =
-            spans.iter().map(|span| span.to.as_micros().saturating_sub(span.from.as_micros()).max(0)).sum();
-        let failed = spans.iter().filter(|span| span.has_failed).count();
-        let parts: Vec<LanePart> = spans
-            .iter()
-            .map(|span| LanePart {
-                from: at(span.from),
-                to: at(span.to),
-                class: if span.has_failed { "failed" } else { "ran" },
-            })
-            .collect();
-        let shown = match (spans.is_empty(), failed) {
-            (true, _) => String::new(),
-            (false, 0) => span(micros),
-            (false, 1) => format!("{}, 1 attempt failed", span(micros)),
-            (false, failed) => format!("{}, {failed} attempts failed", span(micros)),
-        };
-        html.open("td", &[("class", "fall")]);
-        if !parts.is_empty() {
-            plot::lane(html, &parts, &shown);
-        }
-        html.close("td").classed("td", "number", &shown).close("tr");
-    }
-    html.close("table").close("figure");
-    if steps.len() > BARS_MAX {
-        html.classed("p", "dim", &format!("{} more", steps.len() - BARS_MAX));
-    }
-}
-
 fn lane_document(step: &StepInfo, spans: &[StepSpan]) -> Json {
     let spans: Vec<Json> = spans
         .iter()
@@ -233,7 +199,7 @@ fn internal_link(screen: &Screen<'_>, html: &mut Html, at: &Snapshot) {
         false => ("?internal=1", "with the internal channels"),
     };
     let address = format!("{}/step{query}", address::point(at));
-    html.within("p", &[("class", "dim")], |html| _ = html.link(&address, text));
+    html.within("p", &[("class", "chan dim small")], |html| _ = html.link(&address, text));
 }
 
 /// Returns whether the address asks for internal channels.
@@ -241,58 +207,179 @@ fn shows_internal(screen: &Screen<'_>) -> bool {
     screen.query.get("internal").is_some()
 }
 
-/// Adds the tasks of a checkpoint as lanes, each with its writes.
-fn tasks(
-    screen: &Screen<'_>,
-    html: &mut Html,
-    of: &Snapshot,
-    writes: &[WriteRecord],
+/// The tasks of a superstep and the calls made in it.
+struct TaskList<'a> {
+    /// The checkpoint at which the tasks were due.
+    of: &'a Snapshot,
+    steps: &'a [StepInfo],
+    writes: &'a [WriteRecord],
+    within: (Timestamp, Timestamp),
     is_past: bool,
-) -> Result<(), Refusal> {
-    html.open("div", &[("class", "tasks")]);
-    for task in &of.record().tasks {
-        let state = state(task.id, writes, is_past);
-        let class = if state == "failed" { "error" } else { state };
-        html.open("div", &[("class", "lane")]).open("h3", &[]);
-        html.isolated(&shortened(&task.name, 60)).literal(" ").classed("span", class, state);
-        if let TaskKind::Push { index } = &task.kind {
-            html.literal(" ").classed("span", "dim", &format!("send {index}"));
-        }
-        html.close("h3");
-        task_writes(screen, html, task, writes)?;
-        html.classed("p", "dim", &format!("task {}", task.id)).close("div");
-    }
-    html.close("div");
-    Ok(())
 }
 
-fn task_writes(screen: &Screen<'_>, html: &mut Html, task: &TaskRecord, writes: &[WriteRecord]) -> Result<(), Refusal> {
-    let is_shown = |write: &&WriteRecord| shows_internal(screen) || !is_internal(&write.channel);
-    let own: Vec<&WriteRecord> = writes.iter().filter(|write| write.task == task.id).filter(is_shown).collect();
-    html.open("table", &[("class", "rows")]).open("tbody", &[]);
-    for write in own.iter().take(WRITES_MAX) {
-        let value = write.to_value()?;
-        let class = if write.index == -1 { "error" } else { "" };
-        html.open("tr", &[]).element("th", &[("scope", "row"), ("dir", "auto")], &shortened(&write.channel, 60));
-        html.open("td", &[("class", class)]);
-        match &value {
-            Value::Str(text) if write.index == -1 => {
-                _ = html.element("pre", &[("dir", "auto")], &shortened(text, 4_000))
-            }
-            Value::List(items) => {
-                for item in items.iter().take(8) {
-                    html.isolated(&super::state::line(item)).literal("<br>");
-                }
-            }
-            value => _ = html.isolated(&brief(value)),
+impl TaskList<'_> {
+    /// Adds a row for each task: what failed first, then in the order of the tasks.
+    fn add_to(&self, screen: &Screen<'_>, html: &mut Html) -> Result<(), Refusal> {
+        let mut lanes = lanes(self.steps);
+        lanes.sort_by_key(|(step, _)| step.error_text().is_empty());
+        let (from, to) = self.within;
+        let has_bars = lanes.iter().any(|(_, spans)| !spans.is_empty());
+        let to = lanes.iter().flat_map(|(_, spans)| spans).map(|span| span.to).fold(to, Timestamp::max);
+        let scale = to.as_micros().saturating_sub(from.as_micros()).max(1);
+        html.open("ol", &[("class", "tasks")]);
+        if has_bars {
+            html.open("li", &[("class", "colrow dim small"), ("aria-hidden", "true")]);
+            html.text(&format!("times within {}", span(scale))).close("li");
         }
-        html.close("td").close("tr");
+        let is_open = lanes.len() <= OPEN_TASKS_MAX;
+        for (step, spans) in lanes.iter().take(STEP_TASKS_MAX) {
+            self.task(screen, html, step, spans, scale, is_open)?;
+        }
+        html.close("ol");
+        if lanes.len() > STEP_TASKS_MAX {
+            html.classed("p", "dim", &format!("{} more", lanes.len() - STEP_TASKS_MAX));
+        }
+        Ok(())
     }
-    html.close("tbody").close("table");
-    if own.len() > WRITES_MAX {
-        html.classed("p", "dim", &format!("{} more", own.len() - WRITES_MAX));
+
+    fn task(
+        &self,
+        screen: &Screen<'_>,
+        html: &mut Html,
+        step: &StepInfo,
+        spans: &[StepSpan],
+        scale: i64,
+        is_open: bool,
+    ) -> Result<(), Refusal> {
+        let error = Some(step.error_text()).filter(|error| !error.is_empty());
+        html.open("li", &[("class", if step.is_call { "call-of" } else { "" }), ("data-row", "")]);
+        html.open("details", if is_open || error.is_some() { &[("open", "")] } else { &[] }).open("summary", &[]);
+        html.open("span", &[("class", "what cut")]).open("b", &[]).isolated(&shortened(&step.name, 60)).close("b");
+        let state = match step.state {
+            // The log does not tell a task that runs from one that is due.
+            StepState::Running => "due",
+            state => state.as_str(),
+        };
+        let class = match step.state {
+            StepState::Failed => "failed",
+            StepState::Interrupted => "waits",
+            _ => "dim",
+        };
+        html.text(" ").classed("span", class, state);
+        let failed = spans.iter().filter(|span| span.has_failed).count() as u64;
+        if failed > 0 {
+            html.text(", ").classed("span", "failed", &format!("{} failed", count(failed, "attempt")));
+        }
+        html.close("span");
+        self.bar(html, spans, scale);
+        html.close("summary");
+        // What a screen holds has a limit; the rows are short, and the values are in the JSON of the screen.
+        if html.len() < STEP_BYTES_MAX {
+            self.content(screen, html, step, error)?;
+        }
+        html.close("details").close("li");
+        Ok(())
     }
-    Ok(())
+
+    fn bar(&self, html: &mut Html, spans: &[StepSpan], scale: i64) {
+        let micros = |span: &StepSpan| span.to.as_micros().saturating_sub(span.from.as_micros()).max(0);
+        if spans.is_empty() {
+            html.literal("<span></span><span class=\"num\"></span>");
+            return;
+        }
+        html.open("svg", &[("class", "bar"), ("aria-hidden", "true")]);
+        let begin = self.within.0.as_micros();
+        let part = |time: Timestamp| time.as_micros().saturating_sub(begin) as f64 / scale as f64;
+        for span in spans.iter().take(WRITES_MAX) {
+            plot::bar_part(html, if span.has_failed { "bad" } else { "slow" }, part(span.from), part(span.to));
+        }
+        html.close("svg").classed("span", "num", &span(spans.iter().map(micros).sum()));
+    }
+
+    /// Adds the error, the writes and the result of a task.
+    fn content(
+        &self,
+        screen: &Screen<'_>,
+        html: &mut Html,
+        step: &StepInfo,
+        error: Option<&str>,
+    ) -> Result<(), Refusal> {
+        let task = self.of.record().tasks.iter().find(|task| task.id == step.task);
+        if let Some(error) = error.filter(|_| self.is_past || step.is_call) {
+            html.element("pre", &[("class", "error"), ("dir", "auto")], &shortened(error, 4_000));
+        }
+        if step.is_call {
+            if let Some(result) = &step.result {
+                write(html, "result", result, false);
+            }
+        } else {
+            let is_shown = |write: &&WriteRecord| shows_internal(screen) || !is_internal(&write.channel);
+            let own: Vec<&WriteRecord> =
+                self.writes.iter().filter(|write| write.task == step.task).filter(is_shown).collect();
+            for of in own.iter().take(WRITES_MAX) {
+                write(html, &of.channel, &of.to_value()?, of.index == SpecialWrite::Error.index());
+            }
+            if own.len() > WRITES_MAX {
+                html.classed("p", "dim", &format!("{} more", own.len() - WRITES_MAX));
+            }
+            if own.is_empty() {
+                html.classed("p", "chan dim", "no write");
+            }
+        }
+        html.open("p", &[("class", "facts")]);
+        html.within("span", &[], |html| _ = html.text("task ").classed("span", "id", &step.task.to_string()));
+        if let Some(TaskKind::Push { index }) = task.map(|task| &task.kind) {
+            html.element("span", &[], &format!("send {index}"));
+        }
+        if step.attempts.len() > 1 {
+            html.element("span", &[], &count(step.attempts.len() as u64, "attempt"));
+        }
+        html.close("p");
+        Ok(())
+    }
+}
+
+/// Returns the word for a channel of the executor that the user writes.
+fn word(channel: &str) -> &str {
+    match channel {
+        "__return__" | "__end__" => "result",
+        channel if channel == SpecialWrite::Error.channel() => "error",
+        channel if channel == SpecialWrite::Interrupt.channel() => "asks",
+        channel => channel,
+    }
+}
+
+/// Adds a write: the channel and the value, of a list its first items.
+fn write(html: &mut Html, channel: &str, value: &Value, is_error: bool) {
+    html.open("div", &[("class", "chan")]).open("p", &[]);
+    html.element("span", &[("class", "strong"), ("dir", "auto")], &shortened(word(channel), 60));
+    match value {
+        Value::List(items) if channel == SpecialWrite::Interrupt.channel() => {
+            html.close("p").open("div", &[("class", "items")]);
+            for item in items.iter().take(8) {
+                html.element("p", &[("dir", "auto")], &interrupt(item.get("value").unwrap_or(item)));
+            }
+            html.close("div");
+        }
+        Value::Str(text) if is_error => {
+            html.close("p");
+            html.element("pre", &[("class", "error"), ("dir", "auto")], &shortened(text, 4_000));
+        }
+        Value::List(items) => {
+            html.classed("span", "dim", &count(items.len() as u64, "item")).close("p");
+            html.open("div", &[("class", "items")]);
+            for item in items.iter().take(8) {
+                html.element("p", &[("dir", "auto")], &super::state::line(item));
+            }
+            html.close("div");
+        }
+        Value::Map(_) => {
+            html.classed("span", "dim", &kind(value)).close("p");
+            pane::tree(html, value, &mut PANE_NODES_MAX.clone(), 0);
+        }
+        value => _ = html.element("code", &[("class", "cut"), ("dir", "auto")], &brief(value)).close("p"),
+    }
+    html.close("div");
 }
 
 fn tasks_document(of: Option<&Snapshot>, writes: &[WriteRecord]) -> Result<Json, Refusal> {

@@ -18,7 +18,7 @@ use crate::html::Html;
 use crate::layout::View;
 use crate::limits::{CALLS_MAX, RESUMED_MAX, STEPS_MAX, SUBGRAPHS_MAX};
 use crate::words::{
-    START, ago, brief, interrupt, metadata, partial_json, ran, shortened, status, status_text, stored_parent, tally,
+    ago, brief, interrupt, metadata, partial_json, ran, shortened, status, status_text, stored_parent, tally,
 };
 
 /// The positions of the writes that hold the resume values and the interrupts of a task.
@@ -52,12 +52,10 @@ impl StepRow {
         Some(self.at.created_at().as_micros().saturating_sub(parent.created_at().as_micros()).max(0))
     }
 
-    /// Returns the changes on one line: of an input or an edit with the begin of its first message, of a task with the
-    /// resume values that it took.
+    /// Returns the changes on one line, with the begin of the first message, and the resume values that a task took.
     pub(super) fn text(&self) -> String {
         let words = Some(shortened(&changed::text(&self.changed), 80)).filter(|text| !text.is_empty());
-        let is_input = self.at.source() != Source::Loop || ran(&self.at, self.parent.as_ref()) == [START];
-        let begin = self.changed.iter().filter(|_| is_input).find_map(|step| step.begin.as_deref());
+        let begin = self.changed.iter().find_map(|step| step.begin.as_deref());
         let begin = begin.map(|begin| format!("“{begin}”"));
         let parts = words.into_iter().chain(begin).chain(self.resumed.iter().cloned());
         parts.collect::<Vec<_>>().join(" · ")

@@ -4,10 +4,11 @@
 use annals::base::{Timestamp, Value};
 use annals::history::{Snapshot, ThreadInfo};
 use annals::store::record::ThreadSize;
-use annals::store::{StatusKind, ThreadCursor, ThreadQuery};
+use annals::store::{StatusKind, Store, StoreError, ThreadCursor, ThreadQuery};
 use annals_runs::{ThreadRuns, ThreadStatus, status_name};
 use serde_json::{Value as Json, json};
 
+use super::facets::Facets;
 use super::{Screen, Shown};
 use crate::address::{self, encode};
 use crate::failure::Refusal;
@@ -15,8 +16,8 @@ use crate::filter::ThreadFilter;
 use crate::html::Html;
 use crate::icons::StatusShape;
 use crate::layout::View;
-use crate::limits::{FACETS_MAX, LABELS_MAX, THREADS_MAX};
-use crate::words::{cost, count, day, grouped, interrupt, partial_json, rounded, shortened, status_text, tally};
+use crate::limits::{LABELS_MAX, THREADS_MAX};
+use crate::words::{cost, count, day, interrupt, partial_json, rounded, shortened, status_text, tally};
 
 /// The statuses that the facet always shows, each with its word.
 const STATUSES: [(StatusKind, &str); 4] = [
@@ -31,8 +32,8 @@ const RARE_STATUSES: [(StatusKind, &str); 3] =
     [(StatusKind::GivenUp, "Stuck"), (StatusKind::Sleeping, "Asleep"), (StatusKind::Cancelled, "Cancelled")];
 
 /// A thread with what its row shows.
-struct ThreadEntry {
-    info: ThreadInfo,
+pub(crate) struct ThreadEntry {
+    pub(crate) info: ThreadInfo,
     /// The size, which is counted for the JSON alone: it costs a visit of every checkpoint.
     size: Option<ThreadSize>,
     /// The first words of a thread without a title.
@@ -40,9 +41,9 @@ struct ThreadEntry {
 }
 
 impl ThreadEntry {
-    fn read(screen: &Screen<'_>, info: ThreadInfo) -> Result<Self, Refusal> {
-        let thread = screen.store.thread(info.id())?;
-        let size = if screen.json { Some(thread.size()?) } else { None };
+    pub(crate) fn read(store: &Store, info: ThreadInfo, has_size: bool) -> Result<Self, StoreError> {
+        let thread = store.thread(info.id())?;
+        let size = if has_size { Some(thread.size()?) } else { None };
         // A damaged message does not end a listing.
         let words = || thread.at(info.head())?.first_words();
         let first_words = if info.title().is_none() { words().unwrap_or_default() } else { None };
@@ -81,10 +82,16 @@ impl ThreadEntry {
 
 pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     let filter = ThreadFilter::read(&screen.query);
+    if filter.of_messages().is_some() && filter.of_threads().is_none() && !screen.json {
+        return Ok(Shown::To(filter.search_address()));
+    }
     let mut infos = screen.store.threads_with(query(screen, &filter)?.limit(THREADS_MAX + 1))?;
     let more = infos.len() > THREADS_MAX;
     infos.truncate(THREADS_MAX);
-    let rows = infos.into_iter().map(|info| ThreadEntry::read(screen, info)).collect::<Result<Vec<_>, _>>()?;
+    let rows = infos
+        .into_iter()
+        .map(|info| ThreadEntry::read(screen.store, info, screen.json))
+        .collect::<Result<Vec<_>, _>>()?;
     if screen.json {
         let threads: Vec<Json> = rows.iter().map(document).collect();
         return Ok(Shown::Json(json!({ "schema": 1, "threads": threads, "more": more })));
@@ -137,9 +144,10 @@ fn empty(screen: &Screen<'_>, html: &mut Html, filter: &ThreadFilter) {
     html.close("div");
 }
 
-/// Adds the facets: links that add a filter or remove it, each with the number of threads of the page.
+/// Adds the facets with the number of threads of the page.
 fn facets(html: &mut Html, filter: &ThreadFilter, rows: &[ThreadEntry], is_part: bool) {
-    html.open("nav", &[("class", "facets"), ("aria-label", "Filters")]);
+    let facets = Facets { filter, address: ThreadFilter::address };
+    Facets::begin(html);
     html.open("div", &[("class", "facet")]).element("h2", &[], "Status");
     let mut attributes = vec![("href", "/")];
     attributes.extend(filter.is_empty().then_some(("aria-current", "true")));
@@ -150,24 +158,21 @@ fn facets(html: &mut Html, filter: &ThreadFilter, rows: &[ThreadEntry], is_part:
             STATUSES.iter().any(|(shown, _)| *shown == kind) || filter.get("status") == Some(status_name(kind));
         let found = found.count();
         if is_shown || found > 0 {
-            facet(html, filter, "status", status_name(kind), word, found, shape_of(kind));
+            facets.link(html, ("status", status_name(kind)), word, found, shape_of(kind));
         }
     }
     let halves = rows.iter().filter(|row| row.info.partial().is_some()).count();
     if halves > 0 || filter.get("is") == Some("half") {
-        facet(html, filter, "is", "half", "Half answers", halves, Some(StatusShape::Half));
+        facets.link(html, ("is", "half"), "Half answers", halves, Some(StatusShape::Half));
     }
     html.close("div");
     let projects = rows.iter().filter_map(|row| row.info.facts().project.as_deref());
-    values(html, filter, "project", "Project", projects);
+    facets.values(html, "project", "Project", projects);
     let graphs = rows.iter().filter_map(|row| row.info.graph());
-    values(html, filter, "graph", "Graph", graphs);
+    facets.values(html, "graph", "Graph", graphs);
     let labels = rows.iter().flat_map(|row| &row.info.facts().labels).map(String::as_str);
-    values(html, filter, "label", "Label", labels);
-    if is_part {
-        html.classed("p", "dim small facet", "Numbers of this page.");
-    }
-    html.close("nav");
+    facets.values(html, "label", "Label", labels);
+    Facets::end(html, is_part);
 }
 
 fn shape_of(kind: StatusKind) -> Option<StatusShape> {
@@ -182,107 +187,95 @@ fn shape_of(kind: StatusKind) -> Option<StatusShape> {
     })
 }
 
-/// Adds the most frequent values of a name.
-fn values<'a>(
-    html: &mut Html,
-    filter: &ThreadFilter,
-    name: &'static str,
-    title: &'static str,
-    found: impl Iterator<Item = &'a str>,
-) {
-    let mut counts: Vec<(&str, usize)> = Vec::new();
-    for value in found {
-        match counts.iter_mut().find(|(seen, _)| *seen == value) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((value, 1)),
-        }
-    }
-    if let Some(value) = filter.get(name).filter(|value| counts.iter().all(|(seen, _)| seen != value)) {
-        counts.push((value, 0));
-    }
-    if counts.is_empty() {
-        return;
-    }
-    counts.sort_by(|a, b| (b.1, a.0).cmp(&(a.1, b.0)));
-    html.open("div", &[("class", "facet")]).element("h2", &[], title);
-    for (value, count) in counts.into_iter().take(FACETS_MAX) {
-        facet(html, filter, name, value, &shortened(value, 40), count, None);
-    }
-    html.close("div");
-}
-
-fn facet(
-    html: &mut Html,
-    filter: &ThreadFilter,
-    name: &'static str,
-    value: &str,
-    word: &str,
-    count: usize,
-    shape: Option<StatusShape>,
-) {
-    let href = filter.toggled(name, value).address();
-    let mut attributes = vec![("href", href.as_str())];
-    attributes.extend((filter.get(name) == Some(value)).then_some(("aria-current", "true")));
-    html.within("a", &attributes, |html| {
-        shape.into_iter().for_each(|shape| shape.add_to(html));
-        html.element("bdi", &[("class", "cut")], word);
-        html.classed("span", "num", &if count > 0 { grouped(count as u64) } else { String::new() });
-    });
-}
-
 fn list(html: &mut Html, now: Timestamp, rows: &[ThreadEntry]) {
     for (at, part) in rows.chunk_by(|a, b| a.period(now) == b.period(now)).enumerate() {
         html.open("section", &[("class", "day")]).open("div", &[("class", "colhead")]).open("h2", &[]);
         html.text(part[0].period(now)).classed("span", "dim", &part.len().to_string()).close("h2");
         if at == 0 {
-            ["messages", "tokens", "cost", "active"].iter().for_each(|title| {
-                _ = html.classed("span", if *title == "active" { "num age" } else { "num" }, title);
-            });
+            columns(html);
         }
         html.close("div").open("ol", &[]);
-        part.iter().for_each(|entry| row(html, now, entry));
+        for entry in part {
+            let address = address::thread(entry.info.id().as_str());
+            entry.row(html, &RowPlace { address: &address, now: Some(now) });
+        }
         html.close("ol").close("section");
     }
 }
 
-fn row(html: &mut Html, now: Timestamp, entry: &ThreadEntry) {
-    let (info, facts) = (&entry.info, entry.info.facts());
-    let id = info.id().as_str();
-    html.open("li", &[("class", "thread"), ("data-row", "")]);
-    entry.shape().add_to(html);
-    html.open("div", &[]).open("h3", &[]);
-    let words = info.title().or(entry.first_words.as_deref()).filter(|words| !words.trim().is_empty());
-    let address = address::thread(id);
-    let class = if words.is_some() { "cut" } else { "cut mono" };
-    let attributes = [("href", address.as_str()), ("class", class), ("title", id), ("dir", "auto")];
-    html.element("a", &attributes, &shortened(words.unwrap_or(id), 120));
-    if facts.is_paused {
-        html.classed("span", "label", "paused");
+/// The address of a thread, and how the time of its last activity is shown.
+pub(crate) struct RowPlace<'a> {
+    pub(crate) address: &'a str,
+    /// The present, from which an age is counted; `None` in a document that is read later.
+    pub(crate) now: Option<Timestamp>,
+}
+
+impl ThreadEntry {
+    /// Returns the title or the first words.
+    pub(crate) fn words(&self) -> Option<&str> {
+        self.info.title().or(self.first_words.as_deref()).filter(|words| !words.trim().is_empty())
     }
-    for label in facts.labels.iter().take(LABELS_MAX) {
-        html.classed("span", "label", &shortened(label, 40));
+
+    /// Opens the row up to the end of its facts.
+    pub(super) fn begin(&self, html: &mut Html, class: &str, attributes: &[(&'static str, &str)], address: &str) {
+        let (info, facts) = (&self.info, self.info.facts());
+        let id = info.id().as_str();
+        html.open("li", &[&[("class", class)], attributes].concat());
+        self.shape().add_to(html);
+        html.open("div", &[]).open("h3", &[]);
+        let words = self.words();
+        let class = if words.is_some() { "cut" } else { "cut mono" };
+        let attributes = [("href", address), ("class", class), ("title", id), ("dir", "auto")];
+        html.element("a", &attributes, &shortened(words.unwrap_or(id), 120));
+        if facts.is_paused {
+            html.classed("span", "label", "paused");
+        }
+        for label in facts.labels.iter().take(LABELS_MAX) {
+            html.classed("span", "label", &shortened(label, 40));
+        }
+        html.close("h3").open("p", &[("class", "facts")]);
+        if let Some(news) = self.news() {
+            html.classed("span", self.shape().class(), &shortened(&news, 200));
+        }
+        if let Some(project) = &facts.project {
+            html.classed("span", "project", &shortened(project, 40));
+        }
+        if let Some(graph) = info.graph() {
+            html.within("span", &[], |html| _ = html.text("graph ").isolated(&shortened(graph, 40)));
+        }
+        if words.is_none() && info.counts().copied().unwrap_or_default().messages == 0 {
+            html.classed("span", "dim", "no message yet");
+        }
+        html.classed("span", "n", &count(info.record().ordinal + 1, "checkpoint")).close("p");
     }
-    html.close("h3").open("p", &[("class", "facts")]);
-    if let Some(news) = entry.news() {
-        html.classed("span", entry.shape().class(), &shortened(&news, 200));
+
+    /// Adds the row of a listing.
+    pub(crate) fn row(&self, html: &mut Html, place: &RowPlace<'_>) {
+        self.begin(html, "thread", &[("data-row", "")], place.address);
+        html.close("div");
+        let counts = self.info.counts().copied().unwrap_or_default();
+        let (tokens, dollars) = (counts.input_tokens.saturating_add(counts.output_tokens), counts.cost_usd());
+        let number = |n: u64| if n > 0 { rounded(n) } else { String::new() };
+        html.classed("span", "num", &number(counts.messages)).classed("span", "num", &number(tokens));
+        html.classed("span", "num", &if dollars > 0.0 { cost(dollars) } else { String::new() });
+        match place.now {
+            Some(now) => _ = html.time("num age", now, self.info.updated_at()),
+            // Rows of a document are grouped by day.
+            None => {
+                let whole = self.info.updated_at().to_string();
+                let clock: String = whole.chars().skip(11).take(5).collect();
+                html.element("time", &[("class", "num age"), ("datetime", &whole), ("title", &whole)], &clock);
+            }
+        }
+        html.close("li");
     }
-    if let Some(project) = &facts.project {
-        html.classed("span", "project", &shortened(project, 40));
+}
+
+/// Adds the heads of the columns, beside the title of the rows below them.
+pub(crate) fn columns(html: &mut Html) {
+    for title in ["messages", "tokens", "cost", "active"] {
+        html.classed("span", if title == "active" { "num age" } else { "num" }, title);
     }
-    if let Some(graph) = info.graph() {
-        html.within("span", &[], |html| _ = html.text("graph ").isolated(&shortened(graph, 40)));
-    }
-    let counts = info.counts().copied().unwrap_or_default();
-    if words.is_none() && counts.messages == 0 {
-        html.classed("span", "dim", "no message yet");
-    }
-    html.classed("span", "n", &count(info.record().ordinal + 1, "checkpoint"));
-    html.close("p").close("div");
-    let (tokens, dollars) = (counts.input_tokens.saturating_add(counts.output_tokens), counts.cost_usd());
-    let number = |n: u64| if n > 0 { rounded(n) } else { String::new() };
-    html.classed("span", "num", &number(counts.messages)).classed("span", "num", &number(tokens));
-    html.classed("span", "num", &if dollars > 0.0 { cost(dollars) } else { String::new() });
-    html.time("num age", now, info.updated_at()).close("li");
 }
 
 /// Returns the document of a thread, as `annals threads --json` has it.

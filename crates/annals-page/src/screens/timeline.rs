@@ -1,7 +1,7 @@
 //! The steps of a thread as one list: the lineage of a point, newest first, with other branches as lanes beside it,
 //! each with its head and a folded row up to the step that it left. Every row draws its own piece of the lanes.
 //!
-//! Bars are times on one scale. A bundle of parallel tasks shows those that failed and the slowest ones.
+//! Bars are times on one scale. A bundle of parallel tasks shows those that failed and the slowest ones, and opens.
 
 use annals::base::Timestamp;
 use annals::history::Snapshot;
@@ -14,7 +14,8 @@ use super::tree::{BranchLine, BranchTree};
 use crate::address::{self, diff, encode, point_text};
 use crate::failure::Refusal;
 use crate::html::Html;
-use crate::limits::{BUNDLE_READ_MAX, BUNDLE_TASKS_MAX, BUNDLES_MAX, LANES_MAX};
+use crate::limits::{BUNDLE_FOLDED_MAX, BUNDLE_READ_MAX, BUNDLE_TASKS_MAX, BUNDLES_MAX, LANES_MAX};
+use crate::plot;
 use crate::words::{START, count, interrupt, made, ran, rounded, shortened, span};
 
 /// The middle of the first lane, and the width of a lane, in pixels.
@@ -115,14 +116,16 @@ impl<'t> Timeline<'t> {
             "<li class=\"step colrow\" aria-hidden=\"true\"><span class=\"num n\">step</span><span>what changed</span>\
              <span>time</span><span></span><span class=\"num tok\">tokens</span><span class=\"num age\">when</span></li>",
         );
-        let mut bundles = 0;
+        let (mut bundles, mut folded) = (0, 0);
         for row in self.order() {
             match row {
                 LaneRow::Own(at) => {
                     let step = &self.rows[at];
                     self.step(html, step, now, Some(at), None);
-                    if bundles < BUNDLES_MAX && self.bundle(html, step, at)? {
-                        bundles += 1;
+                    if bundles < BUNDLES_MAX
+                        && let Some(after) = self.bundle(html, step, at, folded)?
+                    {
+                        (bundles, folded) = (bundles + 1, after);
                     }
                 }
                 LaneRow::Head(lane) => self.step(html, &self.others[lane].head, now, None, Some(lane)),
@@ -214,15 +217,16 @@ impl<'t> Timeline<'t> {
         };
         let part = micros as f64 / self.longest as f64;
         html.open("svg", &[("class", "bar"), ("aria-hidden", "true")]);
-        bar_part(html, if part > 0.75 { "slow" } else { "" }, 0.0, part);
+        plot::bar_part(html, if part > 0.75 { "slow" } else { "" }, 0.0, part);
         html.close("svg").classed("span", "num", &span(micros));
     }
 
-    /// Adds the tasks of a step that ran several; returns whether it did.
-    fn bundle(&self, html: &mut Html, row: &StepRow, at: usize) -> Result<bool, Refusal> {
+    /// Adds the tasks of a step that ran several: those that failed and the slowest ones, the others folded. `folded`
+    /// rows of the screen are folded before it; returns their number after it, `None` if no row was added.
+    fn bundle(&self, html: &mut Html, row: &StepRow, at: usize, folded: usize) -> Result<Option<usize>, Refusal> {
         let tasks = ran(&row.at, row.parent.as_ref()).len();
         let Some(parent) = row.parent.as_ref().filter(|_| (2..=BUNDLE_READ_MAX).contains(&tasks)) else {
-            return Ok(false);
+            return Ok(None);
         };
         let steps = parent.steps(Some(&row.at))?;
         let mut bundle: Vec<BundleTask> = step::lanes(&steps)
@@ -234,49 +238,63 @@ impl<'t> Timeline<'t> {
             })
             .collect();
         if bundle.is_empty() {
-            return Ok(false);
+            return Ok(None);
         }
         bundle.sort_by_key(|task| (task.error.is_none(), std::cmp::Reverse(task.micros())));
         let begin = parent.created_at();
         for task in bundle.iter().take(BUNDLE_TASKS_MAX) {
             self.task(html, at, |html| {
-                html.open("b", &[]).isolated(&shortened(&task.name, 40)).close("b");
-                if let Some(error) = &task.error {
-                    html.classed("span", "failed", &shortened(error, 80)).text(", done at a later attempt");
-                }
+                html.literal("<span class=\"n\"></span>");
+                self.part(html, task, begin);
             });
-            html.open("svg", &[("class", "bar"), ("aria-hidden", "true")]);
-            for span in &task.spans {
-                let part =
-                    |time: Timestamp| time.as_micros().saturating_sub(begin.as_micros()) as f64 / self.longest as f64;
-                bar_part(html, if span.has_failed { "bad" } else { "slow" }, part(span.from), part(span.to));
+        }
+        let Some(left) = tasks.checked_sub(bundle.len().min(BUNDLE_TASKS_MAX)).filter(|left| *left > 0) else {
+            return Ok(Some(folded));
+        };
+        let rest = bundle.get(BUNDLE_TASKS_MAX..).unwrap_or_default();
+        let shown = &rest[..rest.len().min(BUNDLE_FOLDED_MAX - folded)];
+        self.task(html, at, |html| {
+            html.open("details", &[("class", "more")]).open("summary", &[]).open("span", &[("class", "what cut")]);
+            html.classed("b", "", &format!("{left} more"));
+            if let Some(longest) = rest.first().map(BundleTask::micros) {
+                html.text(" ").classed("span", "dim", &format!("each at most {}", span(longest)));
             }
-            html.close("svg").classed("span", "num", &span(task.micros())).close("li");
-        }
-        if let Some(left) = tasks.checked_sub(bundle.len().min(BUNDLE_TASKS_MAX)).filter(|left| *left > 0) {
-            let rest = bundle.get(BUNDLE_TASKS_MAX).map(BundleTask::micros);
-            self.task(html, at, |html| {
-                html.open("b", &[]);
-                html.link(&format!("{}/step", address::point(&row.at)), &format!("{left} more")).close("b");
-                if let Some(longest) = rest {
-                    html.classed("span", "dim", &format!("each at most {}", span(longest)));
-                }
-            });
-            html.literal("<span></span><span class=\"num\"></span></li>");
-        }
-        Ok(true)
+            html.close("span").literal("<span></span><span class=\"num\"></span>").close("summary").open("ol", &[]);
+            for task in shown {
+                html.within("li", &[], |html| self.part(html, task, begin));
+            }
+            html.open("li", &[]).open("span", &[("class", "what")]);
+            html.link(&format!("{}/step", address::point(&row.at)), "the step").close("span").close("li");
+            html.close("ol").close("details");
+        });
+        Ok(Some(folded + shown.len()))
     }
 
-    /// Opens the row of a task up to its bar.
-    fn task(&self, html: &mut Html, at: usize, what: impl FnOnce(&mut Html)) {
+    /// Adds the name of a task, its bar and its time.
+    fn part(&self, html: &mut Html, task: &BundleTask, begin: Timestamp) {
+        html.open("span", &[("class", "what cut")]).open("b", &[]).isolated(&shortened(&task.name, 40)).close("b");
+        if let Some(error) = &task.error {
+            html.text(" ").classed("span", "failed", &shortened(error, 80)).text(", done at a later attempt");
+        }
+        html.close("span").open("svg", &[("class", "bar"), ("aria-hidden", "true")]);
+        for span in &task.spans {
+            let part =
+                |time: Timestamp| time.as_micros().saturating_sub(begin.as_micros()) as f64 / self.longest as f64;
+            plot::bar_part(html, if span.has_failed { "bad" } else { "slow" }, part(span.from), part(span.to));
+        }
+        html.close("svg").classed("span", "num", &span(task.micros()));
+    }
+
+    /// Adds the row of a task beside the lanes.
+    fn task(&self, html: &mut Html, at: usize, content: impl FnOnce(&mut Html)) {
         html.open("li", &[("class", "step task")]).open("svg", &[("class", "lanes"), ("aria-hidden", "true")]);
         if at + 1 < self.rows.len() || self.has_older {
             line(html, "own", 0, "0", "100%");
         }
         self.passing(html, at, false);
-        html.close("svg").literal("<span class=\"n\"></span>").open("span", &[("class", "what cut")]);
-        what(html);
-        html.close("span");
+        html.close("svg");
+        content(html);
+        html.close("li");
     }
 
     /// Adds the checkpoints of another branch below its head as one row.
@@ -446,12 +464,4 @@ fn is_input(row: &StepRow) -> bool {
 fn line(html: &mut Html, class: &str, lane: usize, from: &str, to: &str) {
     let x = (FIRST + lane * LANE).to_string();
     html.element("line", &[("class", class), ("x1", &x), ("x2", &x), ("y1", from), ("y2", to)], "");
-}
-
-/// Draws a part of a bar, from and to parts of the scale.
-fn bar_part(html: &mut Html, class: &str, from: f64, to: f64) {
-    let part = |of: f64| if of.is_finite() { of.clamp(0.0, 1.0) * 100.0 } else { 0.0 };
-    let (x, width) = (part(from), (part(to) - part(from)).max(0.6));
-    let (x, width) = (format!("{x:.1}%"), format!("{width:.1}%"));
-    html.element("rect", &[("class", class), ("x", &x), ("width", &width), ("height", "8"), ("rx", "2")], "");
 }

@@ -109,10 +109,10 @@ fn a_failed_task_shows_its_attempts_and_a_stuck_run_its_mark() {
 
 /// A clock that stands still, and a timer whose pauses end when it goes on.
 #[derive(Clone, Default)]
-struct StoppedClock(Arc<(AtomicI64, Mutex<Vec<Waker>>)>);
+pub(super) struct StoppedClock(Arc<(AtomicI64, Mutex<Vec<Waker>>)>);
 
 impl StoppedClock {
-    fn go_on(&self, seconds: i64) {
+    pub(super) fn go_on(&self, seconds: i64) {
         self.0.0.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
         self.0.1.lock().unwrap().drain(..).for_each(Waker::wake);
     }

@@ -117,6 +117,10 @@ fn threads_are_listed_with_facets_and_pages() {
     let searched = get(&page, "/search?q=project:travel+bern");
     assert_eq!((searched.status, searched.value_of("location")), (303, Some("/?q=project:travel%20bern")));
     assert_eq!(get(&page, "/search?q=%22project:travel%22").status, 200, "a word in quotes is no filter");
+    let of_messages = get(&page, "/?q=role:ai+bern");
+    assert_eq!((of_messages.status, of_messages.value_of("location")), (303, Some("/search?q=role:ai%20bern")));
+    let both = get(&page, "/search?q=role:ai+project:travel+bern");
+    assert!(both.status == 400 && both.text().contains("project is a filter of threads"), "{}", both.text());
     assert_eq!(document(&page, "/.json")["more"], true);
 }
 
@@ -212,10 +216,17 @@ fn a_search_has_snippets_and_links() {
     trip(&store);
     let page = page_of(&store);
     let shown = html(&page, "/search?q=gasthof");
-    assert!(shown.contains("<mark>Gasthof</mark>") && shown.contains("/talk\""), "{shown}");
+    assert!(shown.contains("<mark>Gasthof</mark>") && shown.contains("/talk#m3\""), "{shown}");
     let hits = document(&page, "/search.json?q=gasthof&role=ai");
     assert_eq!(hits["hits"].as_array().unwrap().len(), 2);
-    assert!(html(&page, "/search?q=nowhere").contains("0 hits"));
+    assert_eq!(document(&page, "/search.json?q=role:ai+gasthof")["hits"], hits["hits"], "a filter is a word too");
+    assert_eq!(document(&page, "/search.json?q=role:ai+is:present+gasthof")["hits"].as_array().unwrap().len(), 1);
+    assert_eq!(document(&page, "/search.json?q=since:2999-01-31+role:ai+gasthof")["hits"], json!([]));
+    for facet in ["<h2>Role</h2>", "href=\"/search?q=role:ai%20gasthof\"", "href=\"/search?q=is:present%20gasthof\""] {
+        assert!(shown.contains(facet), "{facet}: {shown}");
+    }
+    assert!(shown.contains(">Bern in May</a></h3>") || shown.contains(">Bern in May</a>"), "the title leads: {shown}");
+    assert!(html(&page, "/search?q=nowhere").contains("No text holds these words."));
     assert!(html(&page, "/search").contains("Name words"));
 }
 
@@ -234,7 +245,7 @@ fn runs_steps_and_figures_are_those_of_the_log() {
     assert_eq!((listed["runs"][0]["thread"].as_str(), listed["runs"].as_array().unwrap().len()), (Some("booking"), 1));
     assert_eq!(listed["runs"][0]["questions"][0]["value"], "Book the Gasthof?");
     let step = html(&page, "/t/booking/step");
-    for text in ["left, right", "left saw", "right saw", "class=\"lane\"", "due after it", "interrupted"] {
+    for text in ["left, right", "left saw", "right saw", "<ol class=\"tasks\">", "Due after it", "interrupted"] {
         assert!(step.contains(text), "{text}: {step}");
     }
     let number = store.thread("booking").unwrap().head().unwrap().unwrap().step();
@@ -374,7 +385,7 @@ fn a_fork_shows_what_a_replay_would_do() {
     let shown = html(&page, "/t/booking~1/fork?name=again");
     for text in [
         "run when a program goes on with the new thread: left, right",
-        "Here these steps followed",
+        "What followed here",
         "left, right</a>",
         "href=\"/diff/again..booking@",
         "annals run FILE.toml --thread again --store chats.db",

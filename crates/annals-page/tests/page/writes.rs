@@ -54,7 +54,7 @@ fn a_fork_is_previewed_and_made() {
     let page = writing(&store);
     let target = "/t/trip/fork?name=by+plane&channel=plan&value=%7B%22city%22%3A%22Rome%22%7D";
     let preview = html(&page, target);
-    for text in ["Rome", "Basel", "annals fork", "--name &#39;by plane&#39;", "annals update", "make the fork"] {
+    for text in ["Rome", "Basel", "annals fork", "--name &#39;by plane&#39;", "annals update", "Make the fork"] {
         assert!(preview.contains(text), "{text}: {preview}");
     }
     assert!(store.thread("by plane").unwrap().head().unwrap().is_none(), "a preview writes nothing");
@@ -112,6 +112,6 @@ fn writes_from_elsewhere_are_refused() {
     }
     let reading = page_of(&store);
     assert_eq!(reading.handle(&post("/t/trip/fork", body)).status, 403);
-    assert!(!html(&reading, "/t/trip/fork").contains("make the fork"));
+    assert!(!html(&reading, "/t/trip/fork").contains("Make the fork"));
     assert!(store.thread("stolen").unwrap().head().unwrap().is_none());
 }
