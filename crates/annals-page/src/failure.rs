@@ -23,8 +23,25 @@ pub enum PageError {
     /// A document could not be written.
     #[error("the document cannot be written: {reason}")]
     Document {
-        /// The reason: the point, the store or the output.
+        /// The reason.
         reason: String,
+    },
+    /// The store of a document could not be read.
+    #[error(transparent)]
+    Read(#[from] annals::Error),
+    /// A file in the folder of a site was not written as a part of it, and was not changed.
+    #[error("{path} is not a part of the site, and was not changed")]
+    ForeignFile {
+        /// The path of the file.
+        path: String,
+    },
+    /// The folder of a site, or a file in it, cannot be read or written.
+    #[error("{path}: {source}")]
+    Folder {
+        /// The path.
+        path: String,
+        /// The error of the operating system.
+        source: std::io::Error,
     },
     /// The socket could not be opened.
     #[error("port {port} of the loopback address cannot be opened: {source}")]
@@ -71,6 +88,12 @@ impl Refusal {
 
     pub(crate) fn document(&self) -> Json {
         json!({ "error": { "code": self.code, "message": self.message, "hint": self.hint } })
+    }
+}
+
+impl From<StoreError> for PageError {
+    fn from(error: StoreError) -> Self {
+        Self::Read(error.into())
     }
 }
 

@@ -7,7 +7,8 @@
 //! | [`PageRequest`], [`PageResponse`], [`PageBody`] | requests and responses as plain data |
 //! | [`LiveEvents`] | new checkpoints and other changes, as server-sent events |
 //! | [`PageError`] | a failure of the server |
-//! | [`write_document`] | a conversation as one HTML document that is read without a server |
+//! | [`write_document`] | a thread as one HTML document that is read without a server |
+//! | [`write_site`], [`SiteSummary`] | a folder of such documents with an index, and what was written |
 //! | [`markdown_message`], [`markdown_heading`], [`markdown_folded`] | a message, a heading and the end of folded messages as Markdown |
 //!
 //! Every screen is HTML that works without JavaScript, and has its JSON at the same address with `.json`. Invariants:
@@ -83,6 +84,7 @@ mod prose;
 mod request;
 mod screens;
 mod server;
+mod site;
 mod socket;
 mod values;
 mod words;
@@ -94,3 +96,4 @@ pub use page::{Page, PageOptions};
 pub use request::{PageBody, PageRequest, PageResponse};
 pub use screens::write_document;
 pub use server::PageServer;
+pub use site::{SiteSummary, write_site};

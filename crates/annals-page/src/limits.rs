@@ -61,6 +61,13 @@ pub(crate) const PANE_DEPTH_MAX: usize = 4;
 pub(crate) const BRANCHES_MAX: usize = 100;
 /// Messages of a page.
 pub(crate) const MESSAGES_MAX: usize = 50;
+/// Steps of a document without messages.
+pub(crate) const DOCUMENT_STEPS_MAX: usize = 1_000;
+/// Threads of one page of the index of a site, and the bytes after which it ends.
+pub(crate) const INDEX_ROWS_MAX: usize = 120;
+pub(crate) const INDEX_BYTES_MAX: usize = 120 << 10;
+/// Bytes at the begin of a file in which the mark of a site stands.
+pub(crate) const MARK_BYTES_MAX: usize = 256;
 /// Bytes of a conversation as Markdown; the rest is left to the command.
 pub(crate) const MARKDOWN_BYTES_MAX: usize = 16 << 20;
 /// Items of a list that are shown among other channels.

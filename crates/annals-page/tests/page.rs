@@ -24,6 +24,8 @@ mod refusals;
 mod runs;
 #[path = "page/screens.rs"]
 mod screens;
+#[path = "page/site.rs"]
+mod site;
 #[path = "page/sockets.rs"]
 mod sockets;
 #[path = "page/stats.rs"]

@@ -1,33 +1,33 @@
-//! A conversation as one HTML document that is read without a server: the style is inside, nothing is loaded and no
-//! script runs. The messages are read and written in pages, so that the memory does not grow with them.
+//! A thread as one HTML document that is read without a server: the style is inside, nothing is loaded and no script
+//! runs. The messages are read and written in pages, so that the memory does not grow with them.
 
 use std::io::Write;
 use std::sync::Arc;
 
 use annals::history::{Damaged, Snapshot};
-use annals::store::ItemRange;
 use annals::store::record::ChannelValue;
+use annals::store::{ItemRange, StoreError};
 use data_encoding::BASE64;
 use sha2::{Digest, Sha256};
 
 use super::message::TalkRows;
 use super::talk::{message_channel, rows};
 use super::tree::BranchTree;
-use crate::changed::is_state;
-use crate::failure::{PageError, Refusal};
+use crate::changed::{changed, is_state, text};
+use crate::failure::PageError;
 use crate::html::Html;
-use crate::limits::MESSAGES_MAX;
+use crate::limits::{DOCUMENT_STEPS_MAX, FORKS_MAX, MESSAGES_MAX};
 use crate::page::STYLE;
 use crate::values::kind;
-use crate::words::{count, shortened};
+use crate::words::{count, made, shortened, stored_parent};
 
 /// Writes the messages at a point as one HTML document that is read without a server, in the look of the pages:
 /// Markdown rendered, tools and the other channels of the state folded. Its policy allows the style inside it by its
-/// hash and nothing else. `channel` is that of the messages; `None` stands for the first one that holds messages.
-/// Returns the number of messages.
+/// hash and nothing else. `channel` is that of the messages; `None` stands for the first one that holds messages, and
+/// for the newest 1,000 steps of a thread without messages. Returns the number of messages.
 ///
 /// # Errors
-/// [`PageError::Document`] if the point has no messages, the store cannot be read, or `out` cannot be written.
+/// [`PageError::Read`] if the store cannot be read, [`PageError::Document`] if `out` cannot be written.
 ///
 /// # Example
 /// ```
@@ -47,43 +47,74 @@ use crate::words::{count, shortened};
 /// # }
 /// ```
 pub fn write_document(at: &Snapshot, channel: Option<&str>, out: &mut dyn Write) -> Result<u64, PageError> {
-    let unread = |refusal: Refusal| PageError::Document { reason: refusal.message };
+    write_framed(at, channel, &DocumentFrame::default(), out)
+}
+
+/// What a document has beside its thread.
+#[derive(Default)]
+pub(crate) struct DocumentFrame<'a> {
+    /// The mark of the program that wrote it.
+    pub(crate) generator: &'a str,
+    /// The address of the list of the threads.
+    pub(crate) index: Option<&'a str>,
+    /// Returns the address of the document of another thread.
+    pub(crate) address: Option<fn(&str) -> String>,
+}
+
+/// Writes a document within its frame.
+pub(crate) fn write_framed(
+    at: &Snapshot,
+    channel: Option<&str>,
+    frame: &DocumentFrame<'_>,
+    out: &mut dyn Write,
+) -> Result<u64, PageError> {
     let unwritten = |error: std::io::Error| PageError::Document { reason: error.to_string() };
-    let channel: Arc<str> = match channel {
-        Some(channel) => channel.into(),
-        None => {
-            let absent = || PageError::Document { reason: "no channel holds messages at this point".into() };
-            message_channel(at).map_err(unread)?.ok_or_else(absent)?
-        }
+    let channel: Option<Arc<str>> = match channel {
+        Some(channel) => Some(channel.into()),
+        None => message_channel(at)?,
     };
     let mut positions = Vec::new();
-    let visited = at.visit_items(&channel, ItemRange::All, |row| {
-        positions.push(row.position);
-        Ok(())
-    });
-    visited.map_err(|error| unread(error.into()))?;
-    out.write_all(begin(at, &channel, positions.len() as u64).map_err(unread)?.as_bytes()).map_err(unwritten)?;
-    let thread = at.store().thread(at.point().thread.as_str()).map_err(|error| unread(error.into()))?;
-    let tree =
-        BranchTree::read(&thread.with_namespace(at.point().namespace.clone())).map_err(|error| unread(error.into()))?;
-    let pages = positions.chunks(MESSAGES_MAX);
-    let last = pages.len();
-    for (number, page) in pages.enumerate() {
+    if let Some(channel) = &channel {
+        let visited = at.visit_items(channel, ItemRange::All, |row| {
+            positions.push(row.position);
+            Ok(())
+        });
+        visited?;
+    }
+    let head = begin(at, channel.as_deref(), positions.len() as u64, frame)?;
+    out.write_all(head.as_bytes()).map_err(unwritten)?;
+    match &channel {
+        Some(channel) => messages(at, channel, &positions, out)?,
+        None => out.write_all(steps(at)?.into_markup().as_bytes()).map_err(unwritten)?,
+    }
+    out.write_all(b"</main></body></html>\n").map_err(unwritten)?;
+    Ok(positions.len() as u64)
+}
+
+/// Writes the messages in pages.
+fn messages(at: &Snapshot, channel: &str, positions: &[u64], out: &mut dyn Write) -> Result<(), PageError> {
+    let unwritten = |error: std::io::Error| PageError::Document { reason: error.to_string() };
+    let thread = at.store().thread(at.point().thread.as_str())?;
+    let tree = BranchTree::read(&thread.with_namespace(at.point().namespace.clone()))?;
+    out.write_all(b"<div class=\"talk alone\"><ol class=\"messages\">").map_err(unwritten)?;
+    for page in positions.chunks(MESSAGES_MAX) {
         let (Some(from), Some(to)) = (page.first(), page.last()) else { continue };
         let range = ItemRange::Positions(*from, to.saturating_add(1));
-        let items = at.read_items(&channel, range, Damaged::Placeholder).map_err(|error| unread(error.into()))?;
-        let mut part = talk_rows(at, &channel, &tree);
-        part.rows = rows(at, &channel, items).map_err(unread)?;
-        if number + 1 == last {
-            let halves = at.partials().map_err(|error| unread(error.into()))?;
-            part.halves = halves.into_iter().filter(|half| *half.channel == *channel).collect();
-        }
+        let items = at.read_items(channel, range, Damaged::Placeholder)?;
+        let mut part = talk_rows(at, channel, &tree);
+        part.rows = rows(at, channel, items)?;
         let mut html = Html::new();
         part.items(&mut html);
         out.write_all(html.into_markup().as_bytes()).map_err(unwritten)?;
     }
-    out.write_all(b"</ol></div></main></body></html>\n").map_err(unwritten)?;
-    Ok(positions.len() as u64)
+    // Half an answer may be the only message.
+    let mut part = talk_rows(at, channel, &tree);
+    let halves = at.partials()?;
+    part.halves = halves.into_iter().filter(|half| *half.channel == *channel).collect();
+    let mut html = Html::new();
+    part.items(&mut html);
+    out.write_all(html.into_markup().as_bytes()).map_err(unwritten)?;
+    out.write_all(b"</ol></div>").map_err(unwritten)
 }
 
 fn talk_rows<'t>(at: &'t Snapshot, channel: &'t str, tree: &'t BranchTree) -> TalkRows<'t> {
@@ -92,41 +123,99 @@ fn talk_rows<'t>(at: &'t Snapshot, channel: &'t str, tree: &'t BranchTree) -> Ta
     TalkRows { at, channel, tree, rows: Vec::new(), halves: Vec::new(), folded, has_links: false }
 }
 
-/// Returns the document up to its first message.
-fn begin(at: &Snapshot, channel: &str, messages: u64) -> Result<String, Refusal> {
-    let info = at.store().thread(at.point().thread.as_str())?.info()?;
-    let words = if info.title().is_none() { at.first_words().unwrap_or_default() } else { None };
-    let title = shortened(info.title().or(words.as_deref()).unwrap_or(info.id().as_str()), 120);
+/// Returns the newest steps of a thread without messages.
+fn steps(at: &Snapshot) -> Result<Html, StoreError> {
+    let mut html = Html::new();
+    html.open("div", &[("class", "section")]).element("h2", &[], "Steps").close("div");
+    html.open("ol", &[("class", "followed")]);
+    let mut left = DOCUMENT_STEPS_MAX;
+    for step in at.lineage() {
+        let step = step?;
+        if left == 0 {
+            html.open("li", &[]).literal("<span></span>").classed("span", "dim", "older steps").close("li");
+            break;
+        }
+        left -= 1;
+        let parent = stored_parent(&step)?;
+        html.open("li", &[]).classed("span", "num dim", &step.step().to_string()).open("span", &[]);
+        html.open("b", &[]).isolated(&shortened(&made(&step, parent.as_ref()), 80)).close("b").text(" ");
+        html.text(&shortened(&text(&changed(&step, parent.as_ref())?), 200)).close("span");
+        html.time("num dim", None, step.created_at()).close("li");
+    }
+    html.close("ol");
+    Ok(html)
+}
+
+/// Adds the head of a document that is read without a server, up to its content. The policy allows the style inside it
+/// by its hash and nothing else.
+pub(crate) fn document_head(html: &mut Html, title: &str, generator: &str) {
     let hash = BASE64.encode(&Sha256::digest(STYLE.as_bytes()));
     let policy = format!("default-src 'none'; style-src 'sha256-{hash}'; base-uri 'none'; form-action 'none'");
-    let mut html = Html::new();
     html.literal("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
+    if !generator.is_empty() {
+        html.open("meta", &[("name", "generator"), ("content", generator)]);
+    }
     html.open("meta", &[("http-equiv", "Content-Security-Policy"), ("content", &policy)]);
     html.literal("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
     html.literal("<meta name=\"referrer\" content=\"no-referrer\"><meta name=\"color-scheme\" content=\"light dark\">");
-    html.element("title", &[], &title).literal("<style>").literal(STYLE).literal("</style></head><body><main>");
+    html.element("title", &[], title).literal("<style>").literal(STYLE).literal("</style></head><body><main>");
+}
+
+/// Returns the document up to its messages or steps.
+fn begin(at: &Snapshot, channel: Option<&str>, messages: u64, frame: &DocumentFrame<'_>) -> Result<String, StoreError> {
+    let thread = at.store().thread(at.point().thread.as_str())?;
+    let info = thread.info()?;
+    let words = if info.title().is_none() { at.first_words().unwrap_or_default() } else { None };
+    let title = shortened(info.title().or(words.as_deref()).unwrap_or(info.id().as_str()), 120);
+    let mut html = Html::new();
+    document_head(&mut html, &title, frame.generator);
+    if let Some(index) = frame.index {
+        html.open("p", &[("class", "small dim")]);
+        html.element("a", &[("href", index), ("class", "link")], "All threads").close("p");
+    }
     html.open("div", &[("class", "head")]).element("h1", &[("dir", "auto")], &title);
     html.open("p", &[("class", "facts")]);
     html.within("span", &[("class", "id")], |html| _ = html.isolated(&shortened(info.id().as_str(), 80)));
     for fact in [
         info.facts().project.as_deref().map(|project| shortened(project, 40)),
-        Some(count(messages, "message")),
+        channel.is_some().then(|| count(messages, "message")),
         Some(format!("step {}", at.step())),
         Some(at.created_at().to_string()),
     ] {
         fact.into_iter().for_each(|fact| _ = html.within("span", &[], |html| _ = html.isolated(&fact)));
     }
+    if let Some(from) = thread.forked_from()? {
+        html.open("span", &[]).text("forked from ");
+        related(&mut html, from.thread.as_str(), frame);
+        html.close("span");
+    }
+    let forks = thread.forks()?;
+    for (at, fork) in forks.iter().take(FORKS_MAX).enumerate() {
+        html.open("span", &[]).text(if at == 0 { "forked: " } else { "" });
+        related(&mut html, fork.as_str(), frame);
+        html.close("span");
+    }
     html.close("p").close("div");
     state(&mut html, at, channel)?;
-    html.literal("<div class=\"talk alone\"><ol class=\"messages\">");
     Ok(html.into_markup())
 }
 
+/// Adds the name of another thread, which is a link if it has a document.
+fn related(html: &mut Html, thread: &str, frame: &DocumentFrame<'_>) {
+    let shown = shortened(thread, 40);
+    match frame.address {
+        Some(address) => {
+            html.element("a", &[("href", &address(thread)), ("class", "link"), ("dir", "auto")], &shown);
+        }
+        None => _ = html.isolated(&shown),
+    }
+}
+
 /// Adds the other channels of the state, folded.
-fn state(html: &mut Html, at: &Snapshot, messages: &str) -> Result<(), Refusal> {
+fn state(html: &mut Html, at: &Snapshot, messages: Option<&str>) -> Result<(), StoreError> {
     let state = at.state_record()?;
     let others = state.channels.iter().filter(|record| {
-        is_state(&record.channel) && record.value != ChannelValue::Empty && *record.channel != *messages
+        is_state(&record.channel) && record.value != ChannelValue::Empty && Some(&*record.channel) != messages
     });
     for record in others {
         let value = at.get(&record.channel)?.unwrap_or_default();

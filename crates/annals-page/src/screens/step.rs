@@ -108,7 +108,7 @@ fn changes(screen: &Screen<'_>, html: &mut Html, at: &Snapshot, changed: &[Chann
         html.classed("span", "dim cut", &change).classed("span", "by", &size(step.bytes)).close("p").close("div");
     }
     let metadata = Value::from(metadata(at));
-    if metadata.as_map().is_some_and(|map| map.len() > 0) {
+    if metadata.as_map().is_some_and(|map| !map.is_empty()) {
         html.open("details", &[("class", "chan")]).open("summary", &[]).classed("span", "strong", "metadata");
         html.classed("span", "dim", &kind(&metadata)).close("summary");
         pane::tree(html, &metadata, &mut PANE_NODES_MAX.clone(), 0);

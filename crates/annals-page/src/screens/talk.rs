@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use annals::base::Value;
 use annals::history::{Damaged, ListItem, PartialMessage, Snapshot};
-use annals::store::ItemRange;
+use annals::store::{ItemRange, StoreError};
 use serde_json::{Value as Json, json};
 
 use super::heading::{heading, name, tabs};
@@ -136,7 +136,7 @@ fn markdown(screen: &Screen<'_>, at: &Snapshot, channel: &str) -> Result<String,
 }
 
 /// Returns the first channel that holds messages.
-pub(super) fn message_channel(at: &Snapshot) -> Result<Option<Arc<str>>, Refusal> {
+pub(super) fn message_channel(at: &Snapshot) -> Result<Option<Arc<str>>, annals::Error> {
     let channels = at.channels()?;
     for channel in &channels {
         let mut is_messages = false;
@@ -167,7 +167,7 @@ fn page(screen: &Screen<'_>, at: &Snapshot, channel: &str) -> Result<Vec<ListIte
 }
 
 /// Adds to each message its writer, the text before an edit, and the messages removed before it.
-pub(super) fn rows(at: &Snapshot, channel: &str, items: Vec<ListItem<Value>>) -> Result<Vec<TalkRow>, Refusal> {
+pub(super) fn rows(at: &Snapshot, channel: &str, items: Vec<ListItem<Value>>) -> Result<Vec<TalkRow>, StoreError> {
     let Some((first, last)) = items.first().zip(items.last()).map(|(a, b)| (a.position, b.position)) else {
         return Ok(Vec::new());
     };
@@ -201,7 +201,11 @@ pub(super) fn rows(at: &Snapshot, channel: &str, items: Vec<ListItem<Value>>) ->
 
 /// Returns the positions of messages that a checkpoint before their writer may have written too. The versions of the
 /// list name the positions; the walk goes as far back as the oldest of the writers, and has an end.
-fn edited(at: &Snapshot, channel: &str, written: &HashMap<u64, (u64, Option<u32>)>) -> Result<HashSet<u64>, Refusal> {
+fn edited(
+    at: &Snapshot,
+    channel: &str,
+    written: &HashMap<u64, (u64, Option<u32>)>,
+) -> Result<HashSet<u64>, StoreError> {
     let Some(oldest) = written.values().map(|(ordinal, _)| *ordinal).min() else { return Ok(HashSet::new()) };
     let (mut found, mut visited) = (HashSet::new(), 0);
     at.visit_versions(Some(channel), oldest, |version| {
@@ -219,7 +223,7 @@ fn edited(at: &Snapshot, channel: &str, written: &HashMap<u64, (u64, Option<u32>
 }
 
 /// Reads the checkpoints with some ordinals and their parents, by ordinal.
-fn writers(at: &Snapshot, ordinals: impl Iterator<Item = u64>) -> Result<HashMap<u64, Snapshot>, Refusal> {
+fn writers(at: &Snapshot, ordinals: impl Iterator<Item = u64>) -> Result<HashMap<u64, Snapshot>, StoreError> {
     let mut wanted: Vec<u64> = ordinals.flat_map(|ordinal| [ordinal, ordinal.saturating_sub(1)]).collect();
     wanted.sort_unstable();
     wanted.dedup();
