@@ -41,9 +41,9 @@ pub use schema::Schema;
 pub use view::{StateView, WritesView};
 pub use writes::{BoxWrite, IntoUpdate, Writes};
 
-/// The interface of `annals-graph`: states behind a pointer, and writes by field number. It is released with the engine,
-/// and promises nothing: a release may change or remove each item of it, and of [`Layout`], without a word in the
-/// changelog.
+/// The interface of `annals-graph`: states behind a pointer, and writes by field number. It is released with the
+/// engine, and promises nothing: a release may change or remove each item of it, and of [`Layout`], without a word in
+/// the changelog.
 ///
 /// The executor compiles nothing per state type: it works on a [`StateRef`] through a [`Layout`], which [`Schema`]
 /// implements. One superstep is these calls:
