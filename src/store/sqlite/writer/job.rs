@@ -21,13 +21,46 @@ use crate::store::sqlite::side::{cache, kv, lease};
 use crate::store::sqlite::sql;
 use rusqlite::Connection;
 
-/// A job that waits for a leader.
-#[derive(Clone, Debug)]
-#[allow(clippy::large_enum_variant, reason = "most jobs are batches, and a box would cost each of them an allocation")]
-pub(crate) enum Job {
+/// Declares the jobs: of each the part that is borrowed from whoever waits for it.
+macro_rules! jobs {
+    ($($job:ident($part:ty)),* $(,)?) => {
+        /// A job that waits for a leader.
+        #[derive(Clone, Debug)]
+        #[allow(clippy::large_enum_variant, reason = "most jobs are batches, and a box would cost each an allocation")]
+        pub(crate) enum Job {
+            $($job(<$part as ToOwned>::Owned)),*
+        }
+
+        /// A job, borrowed from whoever waits for it.
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) enum JobRef<'a> {
+            $($job(&'a $part)),*
+        }
+
+        impl Job {
+            /// Returns a borrowed view.
+            pub(crate) fn as_ref(&self) -> JobRef<'_> {
+                match self {
+                    $(Self::$job(job) => JobRef::$job(job)),*
+                }
+            }
+        }
+
+        impl JobRef<'_> {
+            /// Returns an owned copy.
+            pub(crate) fn to_job(self) -> Job {
+                match self {
+                    $(Self::$job(job) => Job::$job(job.to_owned())),*
+                }
+            }
+        }
+    };
+}
+
+jobs! {
     Log(Batch),
-    Kv(Vec<KvChange>),
-    Cache(Vec<CacheChange>),
+    Kv([KvChange]),
+    Cache([CacheChange]),
     Erase(EraseJob),
     Keys(KeyChange),
     Compact(CompactJob),
@@ -37,56 +70,7 @@ pub(crate) enum Job {
     Claim(ClaimJob),
 }
 
-/// A job, borrowed from whoever waits for it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum JobRef<'a> {
-    Log(&'a Batch),
-    Kv(&'a [KvChange]),
-    Cache(&'a [CacheChange]),
-    Erase(&'a EraseJob),
-    Keys(&'a KeyChange),
-    Compact(&'a CompactJob),
-    Operation(&'a OperationJob),
-    Projection(&'a ProjectionJob),
-    Prune(&'a PruneJob),
-    Claim(&'a ClaimJob),
-}
-
-impl Job {
-    /// Returns a borrowed view.
-    pub(crate) fn as_ref(&self) -> JobRef<'_> {
-        match self {
-            Self::Log(batch) => JobRef::Log(batch),
-            Self::Kv(changes) => JobRef::Kv(changes),
-            Self::Cache(changes) => JobRef::Cache(changes),
-            Self::Erase(job) => JobRef::Erase(job),
-            Self::Keys(change) => JobRef::Keys(change),
-            Self::Compact(job) => JobRef::Compact(job),
-            Self::Operation(job) => JobRef::Operation(job),
-            Self::Projection(job) => JobRef::Projection(job),
-            Self::Prune(job) => JobRef::Prune(job),
-            Self::Claim(job) => JobRef::Claim(job),
-        }
-    }
-}
-
 impl<'a> JobRef<'a> {
-    /// Returns an owned copy.
-    pub(crate) fn to_job(self) -> Job {
-        match self {
-            Self::Log(batch) => Job::Log(batch.clone()),
-            Self::Kv(changes) => Job::Kv(changes.to_vec()),
-            Self::Cache(changes) => Job::Cache(changes.to_vec()),
-            Self::Erase(job) => Job::Erase(job.clone()),
-            Self::Keys(change) => Job::Keys(change.clone()),
-            Self::Compact(job) => Job::Compact(job.clone()),
-            Self::Operation(job) => Job::Operation(job.clone()),
-            Self::Projection(job) => Job::Projection(job.clone()),
-            Self::Prune(job) => Job::Prune(job.clone()),
-            Self::Claim(job) => Job::Claim(job.clone()),
-        }
-    }
-
     /// Checks it against the limits.
     pub(crate) fn validate(self) -> Result<(), StoreError> {
         match self {
@@ -108,15 +92,7 @@ impl<'a> JobRef<'a> {
     pub(crate) fn chain(self) -> Option<&'a CommitChain> {
         match self {
             Self::Log(batch) => batch.chain.as_ref(),
-            Self::Kv(_)
-            | Self::Cache(_)
-            | Self::Erase(_)
-            | Self::Keys(_)
-            | Self::Compact(_)
-            | Self::Projection(_)
-            | Self::Prune(_)
-            | Self::Claim(_)
-            | Self::Operation(_) => None,
+            _ => None,
         }
     }
 
