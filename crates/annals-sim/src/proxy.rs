@@ -10,7 +10,7 @@ use annals::base::{Encoded, Namespace, ThreadId, Timestamp};
 use annals::store::batch::Batch;
 use annals::store::log::{
     CacheChange, Capabilities, CheckpointQuery, CommitHandle, Erase, Erasure, FileStore, KvChange, KvNamespace,
-    KvRecord, KvVector, Log, LogExt as _, PruneSpan, PruneTarget, Prunes, SideTables, UnprunablePlaces,
+    KvRecord, KvVector, Layer, Log as _, LogExt as _, PruneSpan, PruneTarget, Prunes, SideTables, UnprunablePlaces,
 };
 use annals::store::stats::{Compaction, StoreStats};
 use annals::store::{CacheKey, CheckpointRef, Key, OpenOptions, Pruned, SqliteBackend, StoreError};
@@ -248,7 +248,11 @@ impl Drop for Proxy {
     }
 }
 
-impl Log for Proxy {
+impl Layer for Proxy {
+    fn below(&self) -> &dyn annals::store::log::Log {
+        &self.inner
+    }
+
     fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
         self.calls.make(StoreCall::Commit(Box::new(batch.clone())), || self.inner.commit(batch))
     }
@@ -280,9 +284,6 @@ impl Log for Proxy {
         parts.queues = None;
         parts
     }
-
-    annals::pass_on!(inner: flush, operate, heads, records, read, versions, writes_of, thread_rows, operations,
-        timer_rows);
 }
 
 /// Implements a capability: the calls whose signatures alone are given go to the file.

@@ -12,7 +12,7 @@ use crate::store::error::StoreError;
 use crate::store::handle::Store;
 use crate::store::lease::{LeaseOwner, NewLease};
 use crate::store::log::{
-    Capabilities, ClaimQuery, Claims, CommitHandle, HeadParts, Log, LogExt, NamespaceRef, Queues, RecordQuery,
+    Capabilities, ClaimQuery, Claims, CommitHandle, HeadParts, Layer, Log, LogExt, NamespaceRef, Queues, RecordQuery,
     StateQuery, ThreadParts, ThreadRow, ThreadRows, VisitState,
 };
 use crate::store::options::OpenOptions;
@@ -36,7 +36,11 @@ impl CountedCalls {
 /// Notes calls by their names before they reach the log.
 macro_rules! noted {
     ($(fn $call:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
-        impl Log for CountedCalls {
+        impl Layer for CountedCalls {
+            fn below(&self) -> &dyn Log {
+                &*self.below
+            }
+
             $(fn $call(&self, $($arg: $type),*) -> $answer {
                 self.calls.lock().push(stringify!($call));
                 self.below.$call($($arg),*)
@@ -45,8 +49,6 @@ macro_rules! noted {
             fn capabilities(&self) -> Capabilities<'_> {
                 Capabilities { queues: Some(self), ..self.below.capabilities() }
             }
-
-            crate::pass_on!(below: flush, operate, operations, timer_rows, erase);
         }
     };
 }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::build::*;
 use crate::store::backend::pruned_metadata;
-use crate::store::log::{Capabilities, CommitHandle, Prunes, UnprunablePlaces};
+use crate::store::log::{Capabilities, CommitHandle, Erase, Layer, Prunes, UnprunablePlaces};
 
 /// The namespace of a thread.
 type MirrorPlace = (ThreadId, Namespace);
@@ -58,7 +58,11 @@ pub(super) fn mirrored(backend: &dyn Log, case: super::Case) {
     mirror.held.lock().compare(backend);
 }
 
-impl Log for Mirror<'_> {
+impl Layer for Mirror<'_> {
+    fn below(&self) -> &dyn Log {
+        self.log
+    }
+
     fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
         self.log.commit(batch)?;
         let mut held = self.held.lock();
@@ -70,7 +74,7 @@ impl Log for Mirror<'_> {
     }
 
     fn submit(&self, batch: Batch) -> CommitHandle {
-        CommitHandle::settled(Log::commit(self, &batch))
+        CommitHandle::settled(Layer::commit(self, &batch))
     }
 
     fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {
@@ -93,8 +97,6 @@ impl Log for Mirror<'_> {
         let parts = self.log.capabilities();
         Capabilities { prunes: parts.prunes.map(|_| self as &dyn Prunes), ..parts }
     }
-
-    crate::pass_on!(log: flush, heads, records, read, versions, writes_of, thread_rows, operations, timer_rows);
 }
 
 impl Prunes for Mirror<'_> {

@@ -1,8 +1,17 @@
 //! A layer over a log: it changes some calls and passes on the others.
 
-/// Implements calls of a [`Log`](crate::store::log::Log) by those of the log in a field. A layer over a log names the
-/// calls that it passes on and writes the others; the compiler finds one that is forgotten. The `commit` that is passed
-/// on is that of the log below, and does not call the `submit` of the layer.
+use std::fmt;
+
+use super::{
+    Capabilities, CommitHandle, Erase, Erasure, HeadParts, Log, NamespaceRef, RecordQuery, StateQuery, ThreadParts,
+    ThreadRow, ThreadRows, TimerQuery, VisitState,
+};
+use crate::store::batch::Batch;
+use crate::store::error::StoreError;
+use crate::store::operation::{NewOperation, OperationQuery, OperationRecord};
+use crate::store::record::{CheckpointRecord, CheckpointRef, StoredHead, TimerRecord, VersionRecord, WriteRecord};
+
+/// A log over another one: a call that the layer does not change goes to the log below. A layer is a [`Log`].
 ///
 /// # Example
 /// ```
@@ -10,7 +19,7 @@
 /// use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// use annals::prelude::*;
-/// use annals::store::log::Log;
+/// use annals::store::log::{Layer, Log};
 /// use annals::store::{MemoryBackend, OpenOptions, StoreError};
 /// use annals::store::batch::Batch;
 ///
@@ -18,14 +27,15 @@
 /// #[derive(Debug)]
 /// struct CountedBatches(Arc<dyn Log>, AtomicU64);
 ///
-/// impl Log for CountedBatches {
+/// impl Layer for CountedBatches {
+///     fn below(&self) -> &dyn Log {
+///         &*self.0
+///     }
+///
 ///     fn commit(&self, batch: &Batch) -> std::result::Result<(), StoreError> {
 ///         self.1.fetch_add(1, Ordering::Relaxed);
 ///         self.0.commit(batch)
 ///     }
-///
-///     annals::pass_on!(0: submit, flush, operate, heads, records, read, versions, writes_of, thread_rows, operations,
-///         timer_rows, erase, capabilities);
 /// }
 ///
 /// # fn main() -> Result<()> {
@@ -36,46 +46,180 @@
 /// # Ok(())
 /// # }
 /// ```
-#[macro_export]
-macro_rules! pass_on {
-    (@submit $below:tt) => { $crate::pass_on!(@fn $below submit(batch: $crate::store::batch::Batch)
-        -> $crate::store::log::CommitHandle); };
-    (@commit $below:tt) => { $crate::pass_on!(@fn $below commit(batch: &$crate::store::batch::Batch) -> (@ ())); };
-    (@flush $below:tt) => { $crate::pass_on!(@fn $below flush() -> ()); };
-    (@operate $below:tt) => { $crate::pass_on!(@fn $below operate(operation: &$crate::store::operation::NewOperation)
-        -> (@ u64)); };
-    (@heads $below:tt) => { $crate::pass_on!(@fn $below heads(of: &[$crate::store::log::NamespaceRef<'_>],
-        parts: $crate::store::log::HeadParts)
-        -> (@ ::std::vec::Vec<::std::option::Option<$crate::store::record::StoredHead>>)); };
-    (@records $below:tt) => { $crate::pass_on!(@fn $below records(query: &$crate::store::log::RecordQuery<'_>)
-        -> (@ ::std::vec::Vec<::std::option::Option<$crate::store::record::CheckpointRecord>>)); };
-    (@read $below:tt) => { $crate::pass_on!(@fn $below read(at: &$crate::store::CheckpointRef,
-        query: &$crate::store::log::StateQuery<'_>, visit: $crate::store::log::VisitState<'_>) -> (@ ())); };
-    (@versions $below:tt) => { $crate::pass_on!(@fn $below versions(at: &$crate::store::CheckpointRef,
-        channel: ::std::option::Option<&str>, down_to: u64,
-        visit: &mut dyn FnMut(&$crate::store::record::VersionRecord)
-            -> ::std::result::Result<bool, $crate::store::StoreError>) -> (@ ())); };
-    (@writes_of $below:tt) => { $crate::pass_on!(@fn $below writes_of(at: &[&$crate::store::CheckpointRef])
-        -> (@ ::std::vec::Vec<::std::vec::Vec<$crate::store::record::WriteRecord>>)); };
-    (@thread_rows $below:tt) => { $crate::pass_on!(@fn $below thread_rows(of: &$crate::store::log::ThreadRows<'_>,
-        parts: $crate::store::log::ThreadParts<'_>) -> (@ ::std::vec::Vec<$crate::store::log::ThreadRow>)); };
-    (@operations $below:tt) => { $crate::pass_on!(@fn $below operations(
-        query: &$crate::store::operation::OperationQuery)
-        -> (@ ::std::vec::Vec<$crate::store::operation::OperationRecord>)); };
-    (@timer_rows $below:tt) => { $crate::pass_on!(@fn $below timer_rows(query: &$crate::store::log::TimerQuery<'_>)
-        -> (@ ::std::vec::Vec<$crate::store::record::TimerRecord>)); };
-    (@erase $below:tt) => { $crate::pass_on!(@fn $below erase(what: &$crate::store::log::Erase<'_>)
-        -> (@ $crate::store::Erasure)); };
-    (@capabilities $below:tt) => { $crate::pass_on!(@fn $below capabilities()
-        -> $crate::store::log::Capabilities<'_>); };
-    (@fn $below:tt $call:ident($($arg:ident: $type:ty),*) -> (@ $answer:ty)) => {
-        $crate::pass_on!(@fn $below $call($($arg: $type),*)
-            -> ::std::result::Result<$answer, $crate::store::StoreError>);
-    };
-    (@fn $below:tt $call:ident($($arg:ident: $type:ty),*) -> $answer:ty) => {
-        fn $call(&self, $($arg: $type),*) -> $answer {
-            self.$below.$call($($arg),*)
-        }
-    };
-    ($below:tt: $($call:tt),+ $(,)?) => { $($crate::pass_on!(@$call $below);)+ };
+pub trait Layer: Send + Sync + fmt::Debug {
+    /// Returns the log below.
+    fn below(&self) -> &dyn Log;
+
+    /// See [`Log::submit`].
+    fn submit(&self, batch: Batch) -> CommitHandle {
+        self.below().submit(batch)
+    }
+
+    /// See [`Log::commit`]. This implementation calls that of the log below, and not [`Layer::submit`].
+    ///
+    /// # Errors
+    /// As [`Log::commit`].
+    fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        self.below().commit(batch)
+    }
+
+    /// See [`Log::flush`].
+    fn flush(&self) {
+        self.below().flush();
+    }
+
+    /// See [`Log::operate`].
+    ///
+    /// # Errors
+    /// As [`Log::operate`].
+    fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {
+        self.below().operate(operation)
+    }
+
+    /// See [`Log::heads`].
+    ///
+    /// # Errors
+    /// As [`Log::heads`].
+    fn heads(&self, of: &[NamespaceRef<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
+        self.below().heads(of, parts)
+    }
+
+    /// See [`Log::records`].
+    ///
+    /// # Errors
+    /// As [`Log::records`].
+    fn records(&self, query: &RecordQuery<'_>) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
+        self.below().records(query)
+    }
+
+    /// See [`Log::read`].
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    fn read(&self, at: &CheckpointRef, query: &StateQuery<'_>, visit: VisitState<'_>) -> Result<(), StoreError> {
+        self.below().read(at, query, visit)
+    }
+
+    /// See [`Log::versions`].
+    ///
+    /// # Errors
+    /// As [`Log::versions`].
+    fn versions(
+        &self,
+        at: &CheckpointRef,
+        channel: Option<&str>,
+        down_to: u64,
+        visit: &mut dyn FnMut(&VersionRecord) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        self.below().versions(at, channel, down_to, visit)
+    }
+
+    /// See [`Log::writes_of`].
+    ///
+    /// # Errors
+    /// As [`Log::writes_of`].
+    fn writes_of(&self, at: &[&CheckpointRef]) -> Result<Vec<Vec<WriteRecord>>, StoreError> {
+        self.below().writes_of(at)
+    }
+
+    /// See [`Log::thread_rows`].
+    ///
+    /// # Errors
+    /// As [`Log::thread_rows`].
+    fn thread_rows(&self, of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> Result<Vec<ThreadRow>, StoreError> {
+        self.below().thread_rows(of, parts)
+    }
+
+    /// See [`Log::operations`].
+    ///
+    /// # Errors
+    /// As [`Log::operations`].
+    fn operations(&self, query: &OperationQuery) -> Result<Vec<OperationRecord>, StoreError> {
+        self.below().operations(query)
+    }
+
+    /// See [`Log::timer_rows`].
+    ///
+    /// # Errors
+    /// As [`Log::timer_rows`].
+    fn timer_rows(&self, query: &TimerQuery<'_>) -> Result<Vec<TimerRecord>, StoreError> {
+        self.below().timer_rows(query)
+    }
+
+    /// See [`Log::erase`].
+    ///
+    /// # Errors
+    /// As [`Log::erase`].
+    fn erase(&self, what: &Erase<'_>) -> Result<Erasure, StoreError> {
+        self.below().erase(what)
+    }
+
+    /// See [`Log::capabilities`].
+    fn capabilities(&self) -> Capabilities<'_> {
+        self.below().capabilities()
+    }
+}
+
+impl<L: Layer> Log for L {
+    fn submit(&self, batch: Batch) -> CommitHandle {
+        Layer::submit(self, batch)
+    }
+
+    fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        Layer::commit(self, batch)
+    }
+
+    fn flush(&self) {
+        Layer::flush(self);
+    }
+
+    fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {
+        Layer::operate(self, operation)
+    }
+
+    fn heads(&self, of: &[NamespaceRef<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
+        Layer::heads(self, of, parts)
+    }
+
+    fn records(&self, query: &RecordQuery<'_>) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
+        Layer::records(self, query)
+    }
+
+    fn read(&self, at: &CheckpointRef, query: &StateQuery<'_>, visit: VisitState<'_>) -> Result<(), StoreError> {
+        Layer::read(self, at, query, visit)
+    }
+
+    fn versions(
+        &self,
+        at: &CheckpointRef,
+        channel: Option<&str>,
+        down_to: u64,
+        visit: &mut dyn FnMut(&VersionRecord) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        Layer::versions(self, at, channel, down_to, visit)
+    }
+
+    fn writes_of(&self, at: &[&CheckpointRef]) -> Result<Vec<Vec<WriteRecord>>, StoreError> {
+        Layer::writes_of(self, at)
+    }
+
+    fn thread_rows(&self, of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> Result<Vec<ThreadRow>, StoreError> {
+        Layer::thread_rows(self, of, parts)
+    }
+
+    fn operations(&self, query: &OperationQuery) -> Result<Vec<OperationRecord>, StoreError> {
+        Layer::operations(self, query)
+    }
+
+    fn timer_rows(&self, query: &TimerQuery<'_>) -> Result<Vec<TimerRecord>, StoreError> {
+        Layer::timer_rows(self, query)
+    }
+
+    fn erase(&self, what: &Erase<'_>) -> Result<Erasure, StoreError> {
+        Layer::erase(self, what)
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Layer::capabilities(self)
+    }
 }

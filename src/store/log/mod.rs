@@ -19,6 +19,7 @@ pub use self::capability::{
 };
 pub use self::ext::LogExt;
 pub use self::handle::{CommitHandle, Erasure};
+pub use self::layer::Layer;
 pub use self::query::{
     Erase, HeadParts, LogPosition, NamespaceRef, PruneTarget, RecordQuery, StateQuery, ThreadParts, ThreadRow,
     ThreadRows, TimerQuery, UnprunablePlaces,

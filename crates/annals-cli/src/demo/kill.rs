@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals::store::batch::Batch;
-use annals::store::log::{CommitHandle, Log};
+use annals::store::log::{CommitHandle, Layer, Log};
 use annals::store::{OpenOptions, Source, Store, StoreError};
 
 use crate::output::note;
@@ -61,7 +61,11 @@ impl fmt::Debug for Killer {
     }
 }
 
-impl Log for Killer {
+impl Layer for Killer {
+    fn below(&self) -> &dyn Log {
+        &*self.backend
+    }
+
     fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
         self.backend.commit(batch)?;
         self.count(batch);
@@ -69,9 +73,6 @@ impl Log for Killer {
     }
 
     fn submit(&self, batch: Batch) -> CommitHandle {
-        CommitHandle::settled(Log::commit(self, &batch))
+        CommitHandle::settled(Layer::commit(self, &batch))
     }
-
-    annals::pass_on!(backend: flush, operate, heads, records, read, versions, writes_of, thread_rows, operations,
-        timer_rows, erase, capabilities);
 }

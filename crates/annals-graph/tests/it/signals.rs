@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use annals::base::Timestamp;
 use annals::store::batch::Batch;
-use annals::store::log::{CommitHandle, Log};
+use annals::store::log::{CommitHandle, Layer, Log};
 use annals::store::{MemoryBackend, OpenOptions, StoreError};
 use annals_graph::Worker;
 use annals_graph::graph::Entrypoint;
@@ -79,7 +79,11 @@ fn a_worker_continues_a_thread_as_soon_as_its_signal_comes() {
 #[derive(Debug)]
 struct CountedCommits(MemoryBackend, AtomicUsize);
 
-impl Log for CountedCommits {
+impl Layer for CountedCommits {
+    fn below(&self) -> &dyn Log {
+        &self.0
+    }
+
     fn submit(&self, batch: Batch) -> CommitHandle {
         self.1.fetch_add(1, Ordering::Relaxed);
         self.0.submit(batch)
@@ -89,9 +93,6 @@ impl Log for CountedCommits {
         self.1.fetch_add(1, Ordering::Relaxed);
         self.0.commit(batch)
     }
-
-    annals::pass_on!(0: flush, operate, heads, records, read, versions, writes_of, thread_rows, operations,
-        timer_rows, erase, capabilities);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use annals::base::{Clock, SystemClock, ThreadId, Timestamp};
 use annals::history::ThreadQuery;
 use annals::store::batch::Batch;
 use annals::store::log::{
-    Capabilities, ChangePage, ClaimQuery, Claims, CommitHandle, Follow, HeadParts, Log, LogPosition, LogWatch,
+    Capabilities, ChangePage, ClaimQuery, Claims, CommitHandle, Follow, HeadParts, Layer, Log, LogPosition, LogWatch,
     NamespaceRef, Queues, RecordQuery, StateQuery, ThreadParts, ThreadRow, ThreadRows, VisitState,
 };
 use annals::store::record::{CheckpointRecord, StoredHead};
@@ -123,7 +123,11 @@ impl NotedCalls {
     }
 }
 
-impl Log for NotedCalls {
+impl Layer for NotedCalls {
+    fn below(&self) -> &dyn Log {
+        &self.below
+    }
+
     fn submit(&self, batch: Batch) -> CommitHandle {
         self.note("commit").submit(batch)
     }
@@ -154,8 +158,6 @@ impl Log for NotedCalls {
         parts.follow = Some(self);
         parts
     }
-
-    annals::pass_on!(below: flush, operate, versions, writes_of, operations, timer_rows, erase);
 }
 
 impl Queues for NotedCalls {

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex};
 use annals::base::{CheckpointId, ThreadId};
 use annals::store::batch::Batch;
 use annals::store::log::{
-    Capabilities, CommitHandle, Erase, Erasure, HeadParts, Log, NamespaceRef, RecordQuery, StateQuery, ThreadParts,
-    ThreadRow, ThreadRows, TimerQuery, VisitState,
+    Capabilities, CommitHandle, Erase, Erasure, HeadParts, Layer, Log, NamespaceRef, RecordQuery, StateQuery,
+    ThreadParts, ThreadRow, ThreadRows, TimerQuery, VisitState,
 };
 use annals::store::record::{CheckpointRecord, StatePart, StoredHead, TimerRecord, WriteRecord};
 use annals::store::{CheckpointRef, MemoryBackend, OpenOptions, SqliteBackend, StoreError};
@@ -171,7 +171,11 @@ impl RecordingProxy {
     }
 }
 
-impl Log for RecordingProxy {
+impl Layer for RecordingProxy {
+    fn below(&self) -> &dyn Log {
+        &*self.inner
+    }
+
     fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
         self.record(batch.clone(), false, |batch| CommitHandle::settled(self.inner.commit(&batch))).wait()
     }
@@ -263,6 +267,4 @@ impl Log for RecordingProxy {
         parts.queues = None;
         parts
     }
-
-    annals::pass_on!(inner: flush, operate, versions, operations);
 }

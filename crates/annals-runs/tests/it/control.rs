@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals::base::ThreadId;
-use annals::store::log::{HeadParts, Log, NamespaceRef, ThreadParts, ThreadRow, ThreadRows};
+use annals::store::log::{HeadParts, Layer, Log, NamespaceRef, ThreadParts, ThreadRow, ThreadRows};
 use annals::store::record::StoredHead;
 use annals::store::{MemoryBackend, OpenOptions, StoreError};
 use annals_runs::ControlOrder;
@@ -14,7 +14,11 @@ use annals_runs::prelude::*;
 #[derive(Debug)]
 struct CountedReads(MemoryBackend, AtomicU64);
 
-impl Log for CountedReads {
+impl Layer for CountedReads {
+    fn below(&self) -> &dyn Log {
+        &self.0
+    }
+
     fn heads(&self, of: &[NamespaceRef<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
         self.1.fetch_add(1, Ordering::Relaxed);
         self.0.heads(of, parts)
@@ -24,9 +28,6 @@ impl Log for CountedReads {
         self.1.fetch_add(1, Ordering::Relaxed);
         self.0.thread_rows(of, parts)
     }
-
-    annals::pass_on!(0: submit, commit, flush, operate, records, read, versions, writes_of, operations, timer_rows,
-        erase, capabilities);
 }
 
 #[test]

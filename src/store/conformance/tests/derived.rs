@@ -3,20 +3,21 @@
 use super::{lineage, on_memory};
 use crate::store::conformance::build::*;
 use crate::store::conformance::{Case, claims};
-use crate::store::log::Capabilities;
+use crate::store::log::{Capabilities, Layer};
 use crate::store::memory::MemoryBackend;
 
 /// A log without queues.
 #[derive(Debug, Default)]
 struct WithoutQueues(MemoryBackend);
 
-impl Log for WithoutQueues {
+impl Layer for WithoutQueues {
+    fn below(&self) -> &dyn Log {
+        &self.0
+    }
+
     fn capabilities(&self) -> Capabilities<'_> {
         Capabilities { queues: None, ..self.0.capabilities() }
     }
-
-    crate::pass_on!(0: submit, commit, flush, operate, heads, records, read, versions, writes_of, thread_rows,
-        operations, timer_rows, erase);
 }
 
 #[test]

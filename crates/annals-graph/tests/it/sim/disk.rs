@@ -8,8 +8,8 @@ use annals::base::{Encoded, Value};
 use annals::store::backend::CommitSettler;
 use annals::store::batch::{Batch, ChangeValue, Data, NewCheckpoint, Payload};
 use annals::store::log::{
-    Capabilities, CommitHandle, Erase, Erasure, HeadParts, Log, LogExt as _, NamespaceRef, RecordQuery, StateQuery,
-    TimerQuery, VisitState,
+    Capabilities, CommitHandle, Erase, Erasure, HeadParts, Layer, Log, LogExt as _, NamespaceRef, RecordQuery,
+    StateQuery, TimerQuery, VisitState,
 };
 use annals::store::operation::NewOperation;
 use annals::store::record::{CheckpointRecord, StoredHead, TimerRecord, WriteRecord};
@@ -264,7 +264,11 @@ impl Disk {
     }
 }
 
-impl Log for Disk {
+impl Layer for Disk {
+    fn below(&self) -> &dyn Log {
+        &self.inner
+    }
+
     fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
         while self.waiting() > 0 {
             self.write_one();
@@ -284,7 +288,7 @@ impl Log for Disk {
             let is_eager = state.eager;
             drop(state);
             if is_eager {
-                Log::flush(self);
+                Layer::flush(self);
             }
         }
         ticket
@@ -343,6 +347,4 @@ impl Log for Disk {
         parts.queues = None;
         parts
     }
-
-    annals::pass_on!(inner: versions, thread_rows, operations);
 }
