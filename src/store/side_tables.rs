@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::StoreError;
-use super::log::CommitHandle;
+use super::log::{CommitHandle, VisitEach};
 
 /// The part of a [`Log`](super::log::Log) beside the log: the key-value memory and the cache.
 ///
@@ -45,7 +45,7 @@ pub trait SideTables: Send + Sync + fmt::Debug {
         &self,
         under: Option<&KvNamespace>,
         now: Timestamp,
-        visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>,
+        visit: VisitEach<'_, KvRecord>,
     ) -> Result<(), StoreError>;
 
     /// Visits the entries that have vectors, each with its vectors in their order, as [`SideTables::kv_entries`] visits

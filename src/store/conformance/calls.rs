@@ -13,7 +13,7 @@ use crate::store::handle::Store;
 use crate::store::lease::{LeaseOwner, NewLease};
 use crate::store::log::{
     Capabilities, ClaimQuery, Claims, CommitHandle, HeadParts, Layer, Log, LogExt, NamespaceRef, Queues, RecordQuery,
-    StateQuery, ThreadParts, ThreadRow, ThreadRows, VisitState,
+    StateQuery, ThreadParts, ThreadRow, ThreadRows, VisitEach, VisitState,
 };
 use crate::store::options::OpenOptions;
 use crate::store::record::{CheckpointRecord, CheckpointRef, StoredHead, VersionRecord, WriteRecord};
@@ -55,7 +55,6 @@ macro_rules! noted {
 
 type Heads = Result<Vec<Option<StoredHead>>, StoreError>;
 type Records = Result<Vec<Option<CheckpointRecord>>, StoreError>;
-type VisitVersions<'v> = &'v mut dyn FnMut(&VersionRecord) -> Result<bool, StoreError>;
 
 noted! {
     fn submit(batch: Batch) -> CommitHandle;
@@ -63,7 +62,7 @@ noted! {
     fn heads(of: &[NamespaceRef<'_>], parts: HeadParts) -> Heads;
     fn records(query: &RecordQuery<'_>) -> Records;
     fn read(at: &CheckpointRef, query: &StateQuery<'_>, visit: VisitState<'_>) -> Result<(), StoreError>;
-    fn versions(at: &CheckpointRef, channel: Option<&str>, down_to: u64, visit: VisitVersions<'_>) -> Result<(), StoreError>;
+    fn versions(at: &CheckpointRef, channel: Option<&str>, down_to: u64, visit: VisitEach<'_, VersionRecord>) -> Result<(), StoreError>;
     fn writes_of(at: &[&CheckpointRef]) -> Result<Vec<Vec<WriteRecord>>, StoreError>;
     fn thread_rows(of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> Result<Vec<ThreadRow>, StoreError>;
 }

@@ -44,6 +44,9 @@ use super::record::{CheckpointRecord, CheckpointRef, StatePart, StoredHead, Time
 /// are wanted.
 pub type VisitState<'v> = &'v mut dyn FnMut(StatePart<'_>) -> Result<bool, StoreError>;
 
+/// Visits records of a kind; returns whether more are wanted.
+pub type VisitEach<'v, T> = &'v mut dyn FnMut(&T) -> Result<bool, StoreError>;
+
 /// The log of a backend: what every backend implements.
 ///
 /// The contract is written down by the suite `store::conformance` (feature `conformance`), which every backend must
@@ -129,7 +132,7 @@ pub trait Log: Send + Sync + fmt::Debug {
         at: &CheckpointRef,
         channel: Option<&str>,
         down_to: u64,
-        visit: &mut dyn FnMut(&VersionRecord) -> Result<bool, StoreError>,
+        visit: VisitEach<'_, VersionRecord>,
     ) -> Result<(), StoreError>;
 
     /// Returns the writes of the tasks of checkpoints, each in the order of (path, task, index).

@@ -20,9 +20,6 @@ pub(super) use crate::store::{Erasure, ItemRange, Pruned, StoreError};
 /// The result of a call, which a backend may refuse.
 pub(super) type MemoryResult<T> = Result<T, StoreError>;
 
-/// Visits records of a kind; returns whether more are wanted.
-pub(super) type VisitEach<'v, T> = &'v mut dyn FnMut(&T) -> MemoryResult<bool>;
-
 /// A version of the log.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MemoryLog {

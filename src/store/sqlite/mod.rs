@@ -77,7 +77,7 @@ use crate::store::batch::Batch;
 use crate::store::error::StoreError;
 use crate::store::log::{
     Capabilities, CommitHandle, Erase, Erasure, HeadParts, Log, NamespaceRef, RecordQuery, StateQuery, ThreadParts,
-    ThreadRow, ThreadRows, TimerQuery, VisitState,
+    ThreadRow, ThreadRows, TimerQuery, VisitEach, VisitState,
 };
 use crate::store::operation::{NewOperation, OperationField, OperationQuery, OperationRecord, TRASHED};
 use crate::store::options::OpenOptions;
@@ -299,7 +299,7 @@ impl Log for SqliteBackend {
         at: &CheckpointRef,
         channel: Option<&str>,
         down_to: u64,
-        visit: &mut dyn FnMut(&VersionRecord) -> Result<bool, StoreError>,
+        visit: VisitEach<'_, VersionRecord>,
     ) -> Result<(), StoreError> {
         let mut pages = VersionPages::new(down_to);
         while let Some(page) = self.pool.read(|view| pages.read(view, at, channel))? {

@@ -5,7 +5,7 @@
 use super::{cache, kv};
 use crate::base::{Encoded, Timestamp};
 use crate::store::error::StoreError;
-use crate::store::log::CommitHandle;
+use crate::store::log::{CommitHandle, VisitEach};
 use crate::store::side_tables::{CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector, SideTables};
 use crate::store::sqlite::SqliteBackend;
 use crate::store::sqlite::writer::job::{Job, JobRef};
@@ -23,7 +23,7 @@ impl SideTables for SqliteBackend {
         &self,
         under: Option<&KvNamespace>,
         now: Timestamp,
-        visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>,
+        visit: VisitEach<'_, KvRecord>,
     ) -> Result<(), StoreError> {
         self.pool.read(|view| kv::entries(view, under, now, visit))
     }

@@ -8,6 +8,7 @@ use self::vectors::EntryOwner;
 use crate::base::limits::KV_EXPIRED_MAX;
 use crate::base::{Codec, Encoded, Timestamp};
 use crate::store::error::StoreError;
+use crate::store::log::VisitEach;
 use crate::store::side_tables::{KvChange, KvNamespace, KvRecord, KvVector};
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::file::table_group::TableGroup;
@@ -197,7 +198,7 @@ pub(crate) fn entries(
     view: ReadView<'_>,
     under: Option<&KvNamespace>,
     now: Timestamp,
-    visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>,
+    visit: VisitEach<'_, KvRecord>,
 ) -> Res<()> {
     for found in numbered(view, under)? {
         let goes_on = found.visit(view, &mut |record| if is_valid(record, now) { visit(record) } else { Ok(true) })?;
@@ -272,7 +273,7 @@ struct StoredNamespace {
 impl StoredNamespace {
     /// Visits all entries, verified, with those that have expired. Ends when `visit` returns false; returns whether it
     /// did not.
-    fn visit(&self, view: ReadView<'_>, visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>) -> Res<bool> {
+    fn visit(&self, view: ReadView<'_>, visit: VisitEach<'_, KvRecord>) -> Res<bool> {
         let wrong = || corrupt(format!("kv_namespace {}", self.id), "an index does not give all of its keys");
         let (mut count, mut last) = (0, None);
         let goes_on = view.conn.each_while(engine_sql::KV_ENTRIES, [self.id], |row| {
