@@ -524,6 +524,43 @@ fn delta_ops() -> Box<dyn FieldOps> {
     Box::new(ListField::<_, MessageItems<MergeDelta>>::new(MergeDelta))
 }
 
+/// The operations on a value of a type that is stored as one, whatever is written to it.
+macro_rules! whole_value {
+    ($type:ident) => {
+        fn reset(&self, value: &mut dyn Any) {
+            *held_mut::<$type>(value) = $type::default();
+        }
+
+        fn encode(&self, name: &Arc<str>, value: &dyn Any) -> Result<Payload, StateError> {
+            Encoded::encode(held::<$type>(value)).map(Payload::from).map_err(codec::<$type>(name))
+        }
+
+        fn load(&self, name: &Arc<str>, value: &mut dyn Any, stored: PayloadRef<'_>) -> Result<(), StateError> {
+            *held_mut::<$type>(value) =
+                decode_bytes(stored.codec, stored.data).map_err(misfit::<$type>(name, stored))?;
+            Ok(())
+        }
+
+        fn type_name(&self) -> &'static str {
+            type_name::<$type>()
+        }
+
+        fn to_value(&self, name: &Arc<str>, value: &dyn Any) -> Result<Value, StateError> {
+            Value::from_serialize(held::<$type>(value)).map_err(codec::<$type>(name))
+        }
+
+        fn set(&self, name: &Arc<str>, value: &mut dyn Any, new: Value) -> Result<(), StateError> {
+            *held_mut::<$type>(value) = new.to().map_err(codec::<$type>(name))?;
+            Ok(())
+        }
+
+        fn copy(&self, from: &dyn Any, to: &mut dyn Any) {
+            *held_mut::<$type>(to) = held::<$type>(from).clone();
+        }
+    };
+}
+pub(super) use whole_value;
+
 /// A value of type `T` that is stored as one, to which a `W` is written.
 struct ValueField<T, W, C> {
     channel: C,
@@ -576,35 +613,7 @@ impl<T: FieldValue, W: Writable, C: Channel<T, W>> FieldOps for ValueField<T, W,
         self.channel.idle(cell(held_mut::<T>(value), present))
     }
 
-    fn reset(&self, value: &mut dyn Any) {
-        *held_mut::<T>(value) = T::default();
-    }
-
-    fn encode(&self, name: &Arc<str>, value: &dyn Any) -> Result<Payload, StateError> {
-        Encoded::encode(held::<T>(value)).map(Payload::from).map_err(codec::<T>(name))
-    }
-
-    fn load(&self, name: &Arc<str>, value: &mut dyn Any, stored: PayloadRef<'_>) -> Result<(), StateError> {
-        *held_mut::<T>(value) = decode_bytes(stored.codec, stored.data).map_err(misfit::<T>(name, stored))?;
-        Ok(())
-    }
-
-    fn type_name(&self) -> &'static str {
-        type_name::<T>()
-    }
-
-    fn to_value(&self, name: &Arc<str>, value: &dyn Any) -> Result<Value, StateError> {
-        Value::from_serialize(held::<T>(value)).map_err(codec::<T>(name))
-    }
-
-    fn set(&self, name: &Arc<str>, value: &mut dyn Any, new: Value) -> Result<(), StateError> {
-        *held_mut::<T>(value) = new.to().map_err(codec::<T>(name))?;
-        Ok(())
-    }
-
-    fn copy(&self, from: &dyn Any, to: &mut dyn Any) {
-        *held_mut::<T>(to) = held::<T>(from).clone();
-    }
+    whole_value!(T);
 
     fn holds_message(&self, value: &dyn Any, id: &str) -> bool {
         messages_in(held::<T>(value)).iter().any(|message| message.id.as_deref() == Some(id))

@@ -8,7 +8,7 @@ use crate::base::{Encoded, Payload, PayloadRef, Value, WriteValue};
 use crate::channel::{Channel, ChannelEffect, Folded, Reduce};
 
 use super::error::StateError;
-use super::field::{FieldOps, FieldValue, Writable, channel_error, codec, misfit, wrong_type};
+use super::field::{FieldOps, FieldValue, Writable, channel_error, codec, misfit, whole_value, wrong_type};
 use super::overwrite::{self, Overwrite};
 use super::place::{held, held_mut};
 use super::schema::cell;
@@ -99,33 +99,5 @@ impl<T: FieldValue, W: Writable> FieldOps for ReduceField<T, W> {
         ChannelEffect::Unchanged
     }
 
-    fn reset(&self, value: &mut dyn Any) {
-        *held_mut::<T>(value) = T::default();
-    }
-
-    fn encode(&self, name: &Arc<str>, value: &dyn Any) -> Result<Payload, StateError> {
-        Encoded::encode(held::<T>(value)).map(Payload::from).map_err(codec::<T>(name))
-    }
-
-    fn load(&self, name: &Arc<str>, value: &mut dyn Any, stored: PayloadRef<'_>) -> Result<(), StateError> {
-        *held_mut::<T>(value) = decode_bytes(stored.codec, stored.data).map_err(misfit::<T>(name, stored))?;
-        Ok(())
-    }
-
-    fn type_name(&self) -> &'static str {
-        type_name::<T>()
-    }
-
-    fn to_value(&self, name: &Arc<str>, value: &dyn Any) -> Result<Value, StateError> {
-        Value::from_serialize(held::<T>(value)).map_err(codec::<T>(name))
-    }
-
-    fn set(&self, name: &Arc<str>, value: &mut dyn Any, new: Value) -> Result<(), StateError> {
-        *held_mut::<T>(value) = new.to().map_err(codec::<T>(name))?;
-        Ok(())
-    }
-
-    fn copy(&self, from: &dyn Any, to: &mut dyn Any) {
-        *held_mut::<T>(to) = held::<T>(from).clone();
-    }
+    whole_value!(T);
 }
