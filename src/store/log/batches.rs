@@ -212,12 +212,7 @@ impl<'a, L: Log + ?Sized> ThreadBatches<'a, L> {
         }
         let (parent_ref, parent) = parents.unzip();
         let id = record.point.checkpoint;
-        let mut new = NewCheckpoint::new(id, parent, record.step, record.source, record.created_at);
-        new.run = record.run;
-        new.metadata.clone_from(&record.metadata);
-        new.app_version.clone_from(&record.app_version);
-        new.parents = Arc::clone(&record.parents);
-        new.tasks.clone_from(&record.tasks);
+        let mut new = stated(record, parent);
         let state = self.log.state(&record.point)?;
         let (lists, writes) = match (last, record.parent, &parent_ref) {
             (Some(last), ..) => (Some(last.lists), last.writes),
@@ -254,26 +249,12 @@ impl<'a, L: Log + ?Sized> ThreadBatches<'a, L> {
     /// Returns a checkpoint that holds its whole state.
     fn first_of_lineage(&mut self, record: &CheckpointRecord) -> Result<NewCheckpoint, StoreError> {
         let id = record.point.checkpoint;
-        let mut new = NewCheckpoint::new(id, None, record.step, record.source, record.created_at);
-        new.run = record.run;
-        new.metadata.clone_from(&record.metadata);
-        new.app_version.clone_from(&record.app_version);
-        new.parents = Arc::clone(&record.parents);
-        new.tasks.clone_from(&record.tasks);
+        let mut new = stated(record, None);
         let state = self.log.state(&record.point)?;
-        for channel in &state.channels {
-            let value = match &channel.value {
-                ChannelValue::Empty => ChangeValue::Empty,
-                ChannelValue::Value(payload) => ChangeValue::Value(Data::New(payload.clone())),
-                ChannelValue::Items => {
-                    let items = self.items(&record.point, &channel.channel, ItemRange::All)?;
-                    let put =
-                        |(position, _, _, payload)| ItemChange::new(position, ItemOp::Put(Data::New(payload)), None);
-                    ChangeValue::Items(items.into_iter().map(put).collect())
-                }
-            };
-            new.changes.push(Change::new(Arc::clone(&channel.channel), channel.version, value));
-        }
+        new.changes = whole_changes(&state, |channel| -> Result<_, StoreError> {
+            let items = self.items(&record.point, channel, ItemRange::All)?;
+            Ok(items.into_iter().map(|(position, _, _, payload)| (position, payload)).collect())
+        })?;
         new.seen.clone_from(&state.seen);
         self.last.insert(record.point.namespace.clone(), LastCopied::new(&state));
         self.seen.insert((record.point.namespace.clone(), id), state.seen);
@@ -356,6 +337,35 @@ impl<'a, L: Log + ?Sized> ThreadBatches<'a, L> {
         })?;
         Ok(items)
     }
+}
+
+/// Returns a checkpoint with what the record of another one states.
+fn stated(record: &CheckpointRecord, parent: Option<Parent>) -> NewCheckpoint {
+    NewCheckpoint {
+        run: record.run,
+        metadata: record.metadata.clone(),
+        app_version: record.app_version.clone(),
+        parents: Arc::clone(&record.parents),
+        tasks: record.tasks.clone(),
+        ..NewCheckpoint::new(record.point.checkpoint, parent, record.step, record.source, record.created_at)
+    }
+}
+
+/// Returns the changes that make a state of nothing. `items` reads the positions and the contents of a list.
+pub(crate) fn whole_changes<E>(
+    state: &StateRecord,
+    mut items: impl FnMut(&str) -> Result<Vec<(u64, Payload)>, E>,
+) -> Result<Vec<Change>, E> {
+    let put = |(position, payload)| ItemChange::new(position, ItemOp::Put(Data::New(payload)), None);
+    let changes = state.channels.iter().map(|channel| {
+        let value = match &channel.value {
+            ChannelValue::Empty => ChangeValue::Empty,
+            ChannelValue::Value(payload) => ChangeValue::Value(Data::New(payload.clone())),
+            ChannelValue::Items => ChangeValue::Items(items(&channel.channel)?.into_iter().map(put).collect()),
+        };
+        Ok(Change::new(Arc::clone(&channel.channel), channel.version, value))
+    });
+    changes.collect()
 }
 
 /// The writes of the tasks of a parent, by their content.

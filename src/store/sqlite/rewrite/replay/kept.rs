@@ -9,9 +9,10 @@
 //! Invariant: a checkpoint after a pruned one is written only if its stored checksum and the checks of its rows verify.
 
 use crate::base::{CheckpointId, Namespace, ThreadId};
-use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen};
+use crate::store::batch::{Change, Seen};
+use crate::store::log::batches::whole_changes;
 use crate::store::query::ItemRange;
-use crate::store::record::{ChannelValue, CheckpointRef};
+use crate::store::record::CheckpointRef;
 use crate::store::sqlite::check::since;
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::keys::Keys;
@@ -97,23 +98,14 @@ impl<'c> KeptRows<'c> {
         let view = self.view().ok_or_else(missing)?;
         let at = CheckpointRef::new(thread.clone(), namespace.clone(), CheckpointId::from_bytes(old.id));
         let state = view.state(&at)?;
-        let mut changes = Vec::with_capacity(state.channels.len());
-        for channel in &state.channels {
-            let value = match &channel.value {
-                ChannelValue::Empty => ChangeValue::Empty,
-                ChannelValue::Value(payload) => ChangeValue::Value(Data::New(payload.clone())),
-                ChannelValue::Items => {
-                    let mut items = Vec::new();
-                    view.items(&at, &channel.channel, ItemRange::All, &mut |row| {
-                        let op = ItemOp::Put(Data::New(row.payload.to_payload()));
-                        items.push(ItemChange { position: row.position, op, task: None });
-                        Ok(())
-                    })?;
-                    ChangeValue::Items(items)
-                }
-            };
-            changes.push(Change::new(Arc::clone(&channel.channel), channel.version, value));
-        }
+        let changes = whole_changes(&state, |channel| -> Res<_> {
+            let mut items = Vec::new();
+            view.items(&at, channel, ItemRange::All, &mut |row| {
+                items.push((row.position, row.payload.to_payload()));
+                Ok(())
+            })?;
+            Ok(items)
+        })?;
         Ok((changes, state.seen))
     }
 }
