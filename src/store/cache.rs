@@ -1,10 +1,9 @@
 //! The cache: results that may be computed anew, beside the log in the same file.
 
 use crate::store::log::LogExt;
-use std::fmt;
 use std::time::Duration;
 
-use crate::base::Encoded;
+use crate::base::{Encoded, debug_fields};
 
 use super::error::StoreError;
 use super::handle::Store;
@@ -103,8 +102,4 @@ impl Cache {
     }
 }
 
-impl fmt::Debug for Cache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache").finish_non_exhaustive()
-    }
-}
+debug_fields!(Cache {});

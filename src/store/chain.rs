@@ -3,6 +3,7 @@
 //! An executor that submits commits without waiting for them needs one chain for each run. *Absent:* the content of the
 //! commits.
 
+use crate::base::debug_fields;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -71,11 +72,7 @@ enum ChainWait {
 
 type LockListener = Arc<dyn Fn(&StoreError) + Send + Sync>;
 
-impl std::fmt::Debug for ChainState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ChainState").field("error", &self.error).finish_non_exhaustive()
-    }
-}
+debug_fields!(ChainState { error });
 
 impl CommitChain {
     /// Begins an empty chain.

@@ -4,7 +4,7 @@
 //! (docs/format.md, "Encryption"). So the caller's key is changed without writing the content anew. *Absent:* the
 //! columns that are sealed, and the derivation of a key from a password.
 
-use std::fmt;
+use crate::base::debug_fields;
 use zeroize::Zeroizing;
 
 /// Bytes of a key.
@@ -46,11 +46,7 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Key").field("id", &self.id).finish_non_exhaustive()
-    }
-}
+debug_fields!(Key { id });
 
 /// An authenticated cipher with associated data (AEAD) and keys of 32 bytes.
 ///

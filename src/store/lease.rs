@@ -17,7 +17,7 @@ use std::time::Duration;
 use super::error::StoreError;
 use super::process::ProcessMark;
 use crate::base::limits::{LEASE_GROUPS_MAX, LEASE_MIN};
-use crate::base::{ThreadId, Timestamp};
+use crate::base::{ThreadId, Timestamp, setters};
 use crate::limits::{LEASE_GROUP_BYTES_MAX, LEASE_GROUP_LIMIT_MAX, LEASE_MAX};
 
 /// The owner of a lease: a random id, and the process in which it was made.
@@ -201,17 +201,13 @@ impl LeaseGroup {
         Self { name: name.into(), live_max: None, rate: None }
     }
 
-    /// Allows a number of live leases at the same time.
-    pub fn live_max(mut self, leases: u64) -> Self {
-        self.live_max = Some(leases);
-        self
-    }
+    setters! {
+        /// Allows a number of live leases at the same time.
+        pub fn live_max(leases: u64) { .live_max = Some(leases) }
 
-    /// Allows a number of claims within each period: the claims of any span of that duration are counted. Two claims of
-    /// one thread within a period count as one.
-    pub fn rate(mut self, claims: u64, period: Duration) -> Self {
-        self.rate = Some((claims, period));
-        self
+        /// Allows a number of claims within each period: the claims of any span of that duration are counted. Two
+        /// claims of one thread within a period count as one.
+        pub fn rate(claims: u64, period: Duration) { .rate = Some((claims, period)) }
     }
 
     /// Returns the timestamp until which a claim at `now` counts for the rate; `None` without a rate.

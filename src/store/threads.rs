@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::base::limits::{PAGE_ROWS_MAX, PRIORITY_MAX};
-use crate::base::{CheckpointId, ThreadId, Timestamp};
+use crate::base::{CheckpointId, ThreadId, Timestamp, setters};
 use crate::limits::THREADS_LISTED_DEFAULT;
 
 use super::counts::ThreadCounts;
@@ -282,29 +282,19 @@ impl ThreadQuery {
         Self::default()
     }
 
-    /// Lists only threads of a project.
-    pub fn project(mut self, project: impl Into<String>) -> Self {
-        self.project = Some(project.into());
-        self
-    }
+    setters! {
+        /// Lists only threads of a project.
+        pub fn project(project: impl Into<String>) { .project = Some(project.into()) }
 
-    /// Lists only threads with a label.
-    pub fn label(mut self, label: impl Into<String>) -> Self {
-        self.label = Some(label.into());
-        self
-    }
+        /// Lists only threads with a label.
+        pub fn label(label: impl Into<String>) { .label = Some(label.into()) }
 
-    /// Lists only threads whose title contains a text, in upper or lower case. No index has the titles: the cost is
-    /// that of the threads that are passed over.
-    pub fn title_contains(mut self, text: impl Into<String>) -> Self {
-        self.title_contains = Some(text.into().to_lowercase());
-        self
-    }
+        /// Lists only threads whose title contains a text, in upper or lower case. No index has the titles: the cost is
+        /// that of the threads that are passed over.
+        pub fn title_contains(text: impl Into<String>) { .title_contains = Some(text.into().to_lowercase()) }
 
-    /// Lists only threads with a status.
-    pub fn status(mut self, status: impl Into<StatusKind>) -> Self {
-        self.status = Some(status.into());
-        self
+        /// Lists only threads with a status.
+        pub fn status(status: impl Into<StatusKind>) { .status = Some(status.into()) }
     }
 
     /// Lists only threads whose head has a [partial message](ThreadInfo::partial).
@@ -313,35 +303,23 @@ impl ThreadQuery {
         self
     }
 
-    /// Lists only threads of a [graph](ThreadInfo::graph).
-    pub fn graph(mut self, name: impl Into<String>) -> Self {
-        self.graph = Some(name.into());
-        self
-    }
+    setters! {
+        /// Lists only threads of a [graph](ThreadInfo::graph).
+        pub fn graph(name: impl Into<String>) { .graph = Some(name.into()) }
 
-    /// Lists the archived threads, or those that are not archived. Default: those that are not.
-    pub fn archived(mut self, archived: bool) -> Self {
-        self.archived = archived;
-        self
-    }
+        /// Lists the archived threads, or those that are not archived. Default: those that are not.
+        pub fn archived(archived: bool) { .archived = archived }
 
-    /// Lists only the pinned threads, or only the others.
-    pub fn pinned(mut self, pinned: bool) -> Self {
-        self.pinned = Some(pinned);
-        self
-    }
+        /// Lists only the pinned threads, or only the others.
+        pub fn pinned(pinned: bool) { .pinned = Some(pinned) }
 
-    /// Lists the threads in the trash, or the others. Default: the others.
-    pub fn trashed(mut self, trashed: bool) -> Self {
-        self.trashed = trashed;
-        self
-    }
+        /// Lists the threads in the trash, or the others. Default: the others.
+        pub fn trashed(trashed: bool) { .trashed = trashed }
 
-    /// Lists only threads with a checkpoint at this timestamp or later. The cost is that of the threads that are passed
-    /// over: the order of the log is not that of the timestamps, since a copy or an import has those of its original.
-    pub fn since(mut self, at: Timestamp) -> Self {
-        self.since = Some(at);
-        self
+        /// Lists only threads with a checkpoint at this timestamp or later. The cost is that of the threads that are
+        /// passed over: the order of the log is not that of the timestamps, since a copy or an import has those of its
+        /// original.
+        pub fn since(at: Timestamp) { .since = Some(at) }
     }
 
     /// Lists by id instead of by the last activity. The cost is that of the threads that are passed over.
@@ -358,16 +336,12 @@ impl ThreadQuery {
         self.graph(graph)
     }
 
-    /// Begins after the last thread of another page.
-    pub fn after(mut self, last: &ThreadInfo) -> Self {
-        self.after = Some(last.cursor());
-        self
-    }
+    setters! {
+        /// Begins after the last thread of another page.
+        pub fn after(last: &ThreadInfo) { .after = Some(last.cursor()) }
 
-    /// Lists at most so many threads. Default: 50.
-    pub fn limit(mut self, limit: usize) -> Self {
-        self.limit = Some(limit);
-        self
+        /// Lists at most so many threads. Default: 50.
+        pub fn limit(limit: usize) { .limit = Some(limit) }
     }
 
     fn fits(&self, info: &ThreadInfo) -> bool {

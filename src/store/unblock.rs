@@ -5,9 +5,9 @@
 //! that has not begun is dropped with its future. *Absent:* an asynchronous runtime, and a limit of the queue, which
 //! holds one closure for each future.
 
+use crate::base::debug_fields;
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
@@ -231,11 +231,7 @@ impl BlockingThreads {
     }
 }
 
-impl fmt::Debug for BlockingThreads {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlockingThreads").finish_non_exhaustive()
-    }
-}
+debug_fields!(BlockingThreads {});
 
 #[cfg(test)]
 mod tests {

@@ -57,12 +57,12 @@ mod integer;
 pub mod internal;
 pub mod limits;
 mod list_delta;
+mod macros;
 mod map;
 mod namespace;
 mod payload;
 mod time;
 mod value;
-mod variants;
 
 pub use default_source::DefaultSource;
 pub use id::{CheckpointId, IdError, IdSource, NULL_TASK, RunId, TaskId, ThreadId};

@@ -4,11 +4,10 @@
 //! whose process died. So a queue needs no rows of its own: the table of threads has its order, and a timer holds a
 //! delay. *Absent:* running anything, and the limits of a queue, which workers state.
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::base::limits::{NAME_BYTES_MAX, PRIORITY_MAX, RUN_KEY_BYTES_MAX, UPDATE_ATTEMPTS_MAX};
-use crate::base::{CheckpointId, Encoded, Map, Namespace, RunId, TaskId, Timestamp, Value};
+use crate::base::{CheckpointId, Encoded, Map, Namespace, RunId, TaskId, Timestamp, Value, debug_fields, setters};
 use crate::hash::xxh3_128;
 use crate::history::Thread;
 use crate::special::interrupts_write;
@@ -110,39 +109,28 @@ impl Queue {
         &self.graph
     }
 
-    /// Lets a run begin after a duration. Until then its thread has the status `sleeping`.
-    pub fn delay(mut self, duration: Duration) -> Self {
-        self.due = DueFrom::After(duration);
-        self
-    }
+    setters! {
+        /// Lets a run begin after a duration. Until then its thread has the status `sleeping`.
+        pub fn delay(duration: Duration) { .due = DueFrom::After(duration) }
 
-    /// Lets a run begin at a timestamp, in place of [`Queue::delay`].
-    pub fn at(mut self, timestamp: Timestamp) -> Self {
-        self.due = DueFrom::At(timestamp);
-        self
-    }
+        /// Lets a run begin at a timestamp, in place of [`Queue::delay`].
+        pub fn at(timestamp: Timestamp) { .due = DueFrom::At(timestamp) }
 
-    /// Sets the priority, 0 to 9: of the runs that are due the one with the greatest is claimed first, then the one
-    /// that was enqueued first. Default: 0.
-    pub fn priority(mut self, priority: u8) -> Self {
-        self.priority = priority;
-        self
-    }
+        /// Sets the priority, 0 to 9: of the runs that are due the one with the greatest is claimed first, then the one
+        /// that was enqueued first. Default: 0.
+        pub fn priority(priority: u8) { .priority = priority }
 
-    /// Sets the deduplication key of a run on its thread. A second call with the key stores nothing, whatever became of
-    /// the first run, also from another process. It is the idempotency key of the run (`Run::idempotency_key` of
-    /// `annals-graph`), and belongs to the thread: to deduplicate over threads, derive the id of the thread from the
-    /// key.
-    pub fn dedup(mut self, key: impl Into<String>) -> Self {
-        self.key = Some(key.into());
-        self
-    }
+        /// Sets the deduplication key of a run on its thread. A second call with the key stores nothing, whatever
+        /// became of the first run, also from another process. It is the idempotency key of the run
+        /// (`Run::idempotency_key` of `annals-graph`), and belongs to the thread: to deduplicate over threads, derive
+        /// the id of the thread from the key.
+        pub fn dedup(key: impl Into<String>) { .key = Some(key.into()) }
 
-    /// Sets metadata of a run, which a worker passes on to each of its checkpoints. A limit per key reads its value
-    /// there.
-    pub fn metadata(mut self, metadata: impl IntoIterator<Item = (impl Into<String>, impl Into<Value>)>) -> Self {
-        self.metadata.extend(metadata.into_iter().map(|(name, value)| (name.into(), value.into())));
-        self
+        /// Sets metadata of a run, which a worker passes on to each of its checkpoints. A limit per key reads its value
+        /// there.
+        pub fn metadata(metadata: impl IntoIterator<Item = (impl Into<String>, impl Into<Value>)>) {
+            .metadata.extend(metadata.into_iter().map(|(name, value)| (name.into(), value.into())))
+        }
     }
 
     /// Stores the argument of an entrypoint: its run is due. Returns when that is durable. The thread is new, or its
@@ -345,8 +333,4 @@ fn asleep(thread: &Thread, id: CheckpointId, task: &TaskRecord, due_at: Timestam
     Ok(batch)
 }
 
-impl fmt::Debug for Queue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("graph", &self.graph).field("priority", &self.priority).finish_non_exhaustive()
-    }
-}
+debug_fields!(Queue { graph, priority });

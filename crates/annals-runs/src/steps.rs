@@ -6,13 +6,14 @@
 //! *Absent:* calls that run at present, of which nothing is stored before they end.
 
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::base::{CheckpointId, Codec, Map, NULL_TASK, TaskId, Timestamp, Value, decode_bytes, variants};
+use crate::base::{
+    CheckpointId, Codec, Map, NULL_TASK, TaskId, Timestamp, Value, debug_fields, decode_bytes, variants,
+};
 use crate::ended_call::EndedCall;
 use crate::history::{History, Snapshot, Thread};
 use crate::special::SpecialWrite;
@@ -503,8 +504,4 @@ pub(crate) fn result(at: &Snapshot) -> Result<Option<Value>, StoreError> {
     if at.record().tasks.is_empty() { at.get(END) } else { Ok(None) }
 }
 
-impl fmt::Debug for Steps {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Steps").field("head", &self.head).finish_non_exhaustive()
-    }
-}
+debug_fields!(Steps { head });

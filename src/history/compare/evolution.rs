@@ -3,11 +3,10 @@
 //! The versions of the channel are walked from the newest on, along the lineage; no state is read.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::base::Value;
+use crate::base::{Value, debug_fields};
 use crate::channel::positions_of;
 use crate::limits::{EVOLUTION_PAGE_MAX, EVOLUTION_PAGE_MIN};
 use crate::store::log::LogExt;
@@ -270,8 +269,4 @@ impl Iterator for Evolution {
     }
 }
 
-impl fmt::Debug for Evolution {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Evolution").field("at", &self.at).field("channel", &self.channel).finish_non_exhaustive()
-    }
-}
+debug_fields!(Evolution { at, channel });

@@ -3,6 +3,7 @@
 //! *Absent:* messages of other snapshots, which a search finds ([`Store::search`](crate::Store::search)).
 
 use super::snapshot::{Snapshot, item_message};
+use crate::base::setters;
 use crate::message::{Message, Usage, first_words};
 use crate::store::log::LogExt;
 use crate::store::record::ItemIndexRef;
@@ -55,39 +56,26 @@ impl MessageQuery {
         Self::default()
     }
 
-    /// Finds only messages with this id.
-    #[must_use]
-    pub fn id(mut self, id: impl Into<String>) -> Self {
-        self.id = Some(id.into());
-        self
-    }
+    setters! {
+        /// Finds only messages with this id.
+        #[must_use]
+        pub fn id(id: impl Into<String>) { .id = Some(id.into()) }
 
-    /// Finds only messages of this type, as [`Message::kind`] says it.
-    #[must_use]
-    pub fn kind(mut self, kind: impl Into<String>) -> Self {
-        self.kind = Some(kind.into());
-        self
-    }
+        /// Finds only messages of this type, as [`Message::kind`] says it.
+        #[must_use]
+        pub fn kind(kind: impl Into<String>) { .kind = Some(kind.into()) }
 
-    /// Finds only messages with this name.
-    #[must_use]
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into());
-        self
-    }
+        /// Finds only messages with this name.
+        #[must_use]
+        pub fn name(name: impl Into<String>) { .name = Some(name.into()) }
 
-    /// Finds only messages that make the tool call with this id, or answer it.
-    #[must_use]
-    pub fn tool_call(mut self, id: impl Into<String>) -> Self {
-        self.tool_call = Some(id.into());
-        self
-    }
+        /// Finds only messages that make the tool call with this id, or answer it.
+        #[must_use]
+        pub fn tool_call(id: impl Into<String>) { .tool_call = Some(id.into()) }
 
-    /// Finds only messages in whose [text](Message::text) this stands.
-    #[must_use]
-    pub fn text(mut self, part: impl Into<String>) -> Self {
-        self.text = Some(part.into());
-        self
+        /// Finds only messages in whose [text](Message::text) this stands.
+        #[must_use]
+        pub fn text(part: impl Into<String>) { .text = Some(part.into()) }
     }
 
     /// Returns whether a message may fit by its index.

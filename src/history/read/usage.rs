@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::{Namespace, PayloadRef, ThreadId, Value};
+use crate::base::{Namespace, PayloadRef, ThreadId, Value, setters};
 use crate::limits::INDEX_SNAPSHOT_INTERVAL;
 use crate::message::Role;
 use crate::store::counts::{StatedCall, stated_calls};
@@ -41,33 +41,29 @@ impl UsageQuery {
         Self::default()
     }
 
-    /// Counts only the calls of a thread.
-    pub fn thread(mut self, id: impl Into<String>) -> Self {
-        self.thread = Some(id.into());
-        self
-    }
+    setters! {
+        /// Counts only the calls of a thread.
+        pub fn thread(id: impl Into<String>) { .thread = Some(id.into()) }
 
-    /// Counts only the newest checkpoints of the log, at most so many: the cost is theirs, however long the log is. A
-    /// message with tokens that replaces one of an older checkpoint counts as a call.
-    ///
-    /// # Example
-    /// ```
-    /// use annals::history::{ModelUsage, UsageQuery};
-    /// use annals::prelude::*;
-    ///
-    /// # fn main() -> Result<()> {
-    /// let store = Store::memory();
-    /// for n in 0..5 {
-    ///     store.thread("trip")?.write().set("n", n).usage(ModelUsage::new(812, 64)).commit()?;
-    /// }
-    /// let sums = store.usage(UsageQuery::new().newest(3))?;
-    /// assert_eq!((sums[0].calls, sums[0].output_tokens), (3, 192));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn newest(mut self, checkpoints: u64) -> Self {
-        self.newest = Some(checkpoints);
-        self
+        /// Counts only the newest checkpoints of the log, at most so many: the cost is theirs, however long the log is.
+        /// A message with tokens that replaces one of an older checkpoint counts as a call.
+        ///
+        /// # Example
+        /// ```
+        /// use annals::history::{ModelUsage, UsageQuery};
+        /// use annals::prelude::*;
+        ///
+        /// # fn main() -> Result<()> {
+        /// let store = Store::memory();
+        /// for n in 0..5 {
+        ///     store.thread("trip")?.write().set("n", n).usage(ModelUsage::new(812, 64)).commit()?;
+        /// }
+        /// let sums = store.usage(UsageQuery::new().newest(3))?;
+        /// assert_eq!((sums[0].calls, sums[0].output_tokens), (3, 192));
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub fn newest(checkpoints: u64) { .newest = Some(checkpoints) }
     }
 
     /// Sums for each day, UTC.

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::base::{CheckpointId, Namespace, RunId, Timestamp};
+use crate::base::{CheckpointId, Namespace, RunId, Timestamp, setters};
 use crate::store::log::{Log, LogExt, PruneSpan, PruneTarget};
 use crate::store::record::CheckpointRecord;
 use crate::store::{CheckpointRef, Pruned, StatusKind, Store, StoreError, ThreadInfo, ThreadQuery};
@@ -41,22 +41,15 @@ impl PrunePolicy {
         Self::default()
     }
 
-    /// Keeps the last `n` checkpoints of each branch.
-    pub fn keep_last(mut self, n: u64) -> Self {
-        self.keep_last = Some(n);
-        self
-    }
+    setters! {
+        /// Keeps the last `n` checkpoints of each branch.
+        pub fn keep_last(n: u64) { .keep_last = Some(n) }
 
-    /// Keeps the checkpoints that were made at a timestamp or later.
-    pub fn older_than(mut self, at: Timestamp) -> Self {
-        self.older_than = Some(at);
-        self
-    }
+        /// Keeps the checkpoints that were made at a timestamp or later.
+        pub fn older_than(at: Timestamp) { .older_than = Some(at) }
 
-    /// Keeps the checkpoints of all other runs, and those that no run made.
-    pub fn of_runs(mut self, runs: impl IntoIterator<Item = RunId>) -> Self {
-        self.runs = Some(runs.into_iter().collect());
-        self
+        /// Keeps the checkpoints of all other runs, and those that no run made.
+        pub fn of_runs(runs: impl IntoIterator<Item = RunId>) { .runs = Some(runs.into_iter().collect()) }
     }
 
     /// Keeps the checkpoints of which a task waits at an interrupt, or sleeps. Alone, it prunes nothing. The writes of

@@ -1,7 +1,7 @@
 //! A filter of the checkpoints of a history.
 
 use crate::base::limits::{HISTORY_PAGE_ROWS, PAGE_ROWS_MAX};
-use crate::base::{CheckpointId, Value};
+use crate::base::{CheckpointId, Value, setters};
 use crate::store::Source;
 use crate::store::record::CheckpointRecord;
 
@@ -44,34 +44,23 @@ impl HistoryFilter {
         Self::default()
     }
 
-    /// Shows only checkpoints that are older than this one.
-    pub fn before(mut self, checkpoint: CheckpointId) -> Self {
-        self.before = Some(checkpoint);
-        self
-    }
+    setters! {
+        /// Shows only checkpoints that are older than this one.
+        pub fn before(checkpoint: CheckpointId) { .before = Some(checkpoint) }
 
-    /// Shows at most so many, the newest.
-    pub fn limit(mut self, limit: usize) -> Self {
-        self.limit = Some(limit);
-        self
-    }
+        /// Shows at most so many, the newest.
+        pub fn limit(limit: usize) { .limit = Some(limit) }
 
-    /// Shows only checkpoints of this source.
-    pub fn source(mut self, source: Source) -> Self {
-        self.source = Some(source);
-        self
-    }
+        /// Shows only checkpoints of this source.
+        pub fn source(source: Source) { .source = Some(source) }
 
-    /// Shows only the superstep with this number.
-    pub fn step(mut self, step: i64) -> Self {
-        self.step = Some(step);
-        self
-    }
+        /// Shows only the superstep with this number.
+        pub fn step(step: i64) { .step = Some(step) }
 
-    /// Shows only checkpoints of runs whose metadata has this value under this name.
-    pub fn metadata(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
-        self.metadata.push((name.into(), value.into()));
-        self
+        /// Shows only checkpoints of runs whose metadata has this value under this name.
+        pub fn metadata(name: impl Into<String>, value: impl Into<Value>) {
+            .metadata.push((name.into(), value.into()))
+        }
     }
 
     /// Shows only this checkpoint.

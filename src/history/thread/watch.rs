@@ -5,11 +5,10 @@
 //! threads that were deleted before they were read, and the key-value memory.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::time::Duration;
 
-use crate::base::ThreadId;
 use crate::base::internal::Stopwatch;
+use crate::base::{ThreadId, debug_fields};
 use crate::limits::WATCH_PAGE_ROWS;
 use crate::store::log::{LogExt, LogPosition, LogWatch};
 use crate::store::record::CheckpointRecord;
@@ -196,11 +195,7 @@ impl Watch {
     }
 }
 
-impl fmt::Debug for Watch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").field("thread", &self.thread).field("position", &self.position).finish_non_exhaustive()
-    }
-}
+debug_fields!(Watch { thread, position });
 
 #[cfg(feature = "futures")]
 pub use self::streams::WatchStream;
@@ -209,7 +204,6 @@ pub use self::streams::WatchStream;
 mod streams {
     //! A follower as a stream: a thread waits for the signals and wakes the task.
 
-    use std::fmt;
     use std::mem;
     use std::pin::Pin;
     use std::sync::Arc;
@@ -221,6 +215,7 @@ mod streams {
     use parking_lot::Mutex;
 
     use super::{LogPosition, Snapshot, StoreError, Watch};
+    use crate::base::debug_fields;
     use crate::limits::WATCH_WAIT;
     use crate::store::log::{LogSignal, LogWatch};
 
@@ -353,9 +348,5 @@ mod streams {
         }
     }
 
-    impl fmt::Debug for WatchStream {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.debug_struct("WatchStream").field("watch", &self.watch).finish_non_exhaustive()
-        }
-    }
+    debug_fields!(WatchStream { watch });
 }

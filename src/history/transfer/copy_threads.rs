@@ -15,7 +15,7 @@ use super::copy_kv;
 use super::copy_plan::CopyPlan;
 use crate::base::internal::hash::Checksum;
 use crate::base::limits::BATCH_CHECKPOINTS_MAX;
-use crate::base::{CheckpointId, Namespace, ThreadId, WriteValue};
+use crate::base::{CheckpointId, Namespace, ThreadId, WriteValue, setters};
 use crate::limits::{COPY_PART_BYTES, COPY_WRITES_COMPARED};
 use crate::store::batch::{Batch, ChangeValue, Data, ItemOp, NewWrites};
 use crate::store::log::batches::{CopiedPoint, ForkParents, ThreadBatches, copied_point, timers, writes_of};
@@ -56,28 +56,20 @@ impl<'a> CopyOptions<'a> {
         Self { threads: None, dry_run: false, checkpoints_per_commit: BATCH_CHECKPOINTS_MAX, progress: None }
     }
 
-    /// Copies a thread, and only those that are named so. The key-value memory is not copied.
-    pub fn thread(mut self, thread: ThreadId) -> Self {
-        self.threads.get_or_insert_default().push(thread);
-        self
-    }
+    setters! {
+        /// Copies a thread, and only those that are named so. The key-value memory is not copied.
+        pub fn thread(thread: ThreadId) { .threads.get_or_insert_default().push(thread) }
 
-    /// Counts what would be copied, and writes nothing. Default: off.
-    pub fn dry_run(mut self, dry_run: bool) -> Self {
-        self.dry_run = dry_run;
-        self
-    }
+        /// Counts what would be copied, and writes nothing. Default: off.
+        pub fn dry_run(dry_run: bool) { .dry_run = dry_run }
 
-    /// Commits after so many checkpoints, and after 8 MiB of values; a value below 1 counts as 1. Default: 1,000.
-    pub fn checkpoints_per_commit(mut self, checkpoints: usize) -> Self {
-        self.checkpoints_per_commit = checkpoints;
-        self
-    }
+        /// Commits after so many checkpoints, and after 8 MiB of values; a value below 1 counts as 1. Default: 1,000.
+        pub fn checkpoints_per_commit(checkpoints: usize) { .checkpoints_per_commit = checkpoints }
 
-    /// Calls a function after each commit; [`ControlFlow::Break`] ends the copy, which another call completes.
-    pub fn on_progress(mut self, progress: impl FnMut(&CopyProgress<'_>) -> ControlFlow<()> + 'a) -> Self {
-        self.progress = Some(Box::new(progress));
-        self
+        /// Calls a function after each commit; [`ControlFlow::Break`] ends the copy, which another call completes.
+        pub fn on_progress(progress: impl FnMut(&CopyProgress<'_>) -> ControlFlow<()> + 'a) {
+            .progress = Some(Box::new(progress))
+        }
     }
 }
 

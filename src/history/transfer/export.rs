@@ -7,7 +7,7 @@ use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 
 use super::{Framing, Problems, TransferError};
-use crate::base::{DefaultSource, IdSource, PayloadRef, Timestamp, Value};
+use crate::base::{DefaultSource, IdSource, PayloadRef, Timestamp, Value, setters};
 use crate::history::read::damaged::{Damaged, is_damage};
 use crate::history::read::snapshot::{Snapshot, item_message};
 use crate::message::internal::{JsonStyle, json_write};
@@ -45,26 +45,19 @@ impl ExportOptions {
         self.shared_format(Arc::new(format))
     }
 
-    /// Sets the format of each message, chosen at run time.
-    #[must_use]
-    pub fn shared_format(mut self, format: Arc<dyn MessageFormat>) -> Self {
-        self.format = format;
-        self
-    }
+    setters! {
+        /// Sets the format of each message, chosen at run time.
+        #[must_use]
+        pub fn shared_format(format: Arc<dyn MessageFormat>) { .format = format }
 
-    /// Sets how the messages stand in the text.
-    #[must_use]
-    pub fn framing(mut self, framing: Framing) -> Self {
-        self.framing = framing;
-        self
-    }
+        /// Sets how the messages stand in the text.
+        #[must_use]
+        pub fn framing(framing: Framing) { .framing = framing }
 
-    /// Sets the effect of a message that cannot be read. With [`Damaged::Placeholder`] it is written as an object with
-    /// the member `$damaged`: its position and the reason. Default: the export ends with an error.
-    #[must_use]
-    pub fn damaged(mut self, damaged: Damaged) -> Self {
-        self.damaged = damaged;
-        self
+        /// Sets the effect of a message that cannot be read. With [`Damaged::Placeholder`] it is written as an object
+        /// with the member `$damaged`: its position and the reason. Default: the export ends with an error.
+        #[must_use]
+        pub fn damaged(damaged: Damaged) { .damaged = damaged }
     }
 }
 

@@ -7,7 +7,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
 
 use super::{BrokenLines, Framing, Problems, TransferError};
-use crate::base::{CheckpointId, DefaultSource, IdSource, Namespace, Payload, Timestamp, Value};
+use crate::base::{CheckpointId, DefaultSource, IdSource, Namespace, Payload, Timestamp, Value, setters};
 use crate::history::Thread;
 use crate::limits::{IMPORT_BYTES_MAX, IMPORT_MESSAGES_MAX};
 use crate::message::internal::{JsonItems, JsonItemsError};
@@ -36,27 +36,20 @@ impl ImportOptions {
         self.shared_format(Arc::new(format))
     }
 
-    /// Sets the format of each message, chosen at run time.
-    #[must_use]
-    pub fn shared_format(mut self, format: Arc<dyn MessageFormat>) -> Self {
-        self.format = format;
-        self
-    }
+    setters! {
+        /// Sets the format of each message, chosen at run time.
+        #[must_use]
+        pub fn shared_format(format: Arc<dyn MessageFormat>) { .format = format }
 
-    /// Sets the channel.
-    #[must_use]
-    pub fn channel(mut self, channel: impl Into<String>) -> Self {
-        self.channel = channel.into();
-        self
-    }
+        /// Sets the channel.
+        #[must_use]
+        pub fn channel(channel: impl Into<String>) { .channel = channel.into() }
 
-    /// Says how the items stand in the text. Unless it is said, a text that begins with `[` is a list; in any other,
-    /// values follow each other, over as many lines as they take; and an object that is the whole text and has the list
-    /// `messages` is that list.
-    #[must_use]
-    pub fn framing(mut self, framing: Framing) -> Self {
-        self.framing = Some(framing);
-        self
+        /// Says how the items stand in the text. Unless it is said, a text that begins with `[` is a list; in any
+        /// other, values follow each other, over as many lines as they take; and an object that is the whole text and
+        /// has the list `messages` is that list.
+        #[must_use]
+        pub fn framing(framing: Framing) { .framing = Some(framing) }
     }
 
     /// Goes on after what ends an import otherwise: a line that cannot be read, and an item that cannot be stored even

@@ -5,13 +5,12 @@
 //! own commit. *Absent:* the model, and threads that look at the clock: a message is persisted when a chunk of it
 //! arrives.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::internal::hash;
 use crate::base::{
-    CheckpointId, Encoded, IdSource, Map, TaskId, Timestamp, Value, WriteValue, decode_bytes,
+    CheckpointId, Encoded, IdSource, Map, TaskId, Timestamp, Value, WriteValue, debug_fields, decode_bytes,
     limits::UPDATE_ATTEMPTS_MAX,
 };
 use crate::error::Error;
@@ -185,11 +184,7 @@ impl Partial {
     }
 }
 
-impl fmt::Debug for Partial {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Partial").field("thread", &self.thread).field("content", &self.content).finish_non_exhaustive()
-    }
-}
+debug_fields!(Partial { thread, content });
 
 /// A message that is streamed into a channel of a thread. Its chunks so far are persisted at an interval, and the whole
 /// message is appended by [`finish`](Self::finish). Made by [`Thread::message_writer`].
@@ -607,11 +602,4 @@ impl Drop for MessageWriter {
     }
 }
 
-impl fmt::Debug for MessageWriter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MessageWriter")
-            .field("thread", &self.thread)
-            .field("channel", &self.channel)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(MessageWriter { thread, channel });

@@ -10,10 +10,9 @@ mod query;
 mod write;
 
 use crate::store::log::LogExt;
-use std::fmt;
 use std::time::Duration;
 
-use crate::base::{Encoded, Timestamp, Value};
+use crate::base::{Encoded, Timestamp, Value, debug_fields, setters};
 use crate::limits::KV_SWEEP_MAX;
 
 pub use self::filter::KvCompare;
@@ -87,50 +86,46 @@ impl Store {
 }
 
 impl Kv {
-    /// Returns a handle that embeds the values it puts, and searches them by meaning ([`KvQuery::similar_to`]). Vectors
-    /// are stored in the file with their entry, and are removed with it; a put by a handle without an index removes
-    /// them.
-    ///
-    /// # Example
-    /// ```
-    /// use annals::base::{Map, Value};
-    /// use annals::store::{KvQuery, Store};
-    /// use annals::store::kv::{Embedder, EmbedderError, KvIndex};
-    ///
-    /// /// Counts letters. A program uses a model here.
-    /// struct Letters;
-    ///
-    /// impl Embedder for Letters {
-    ///     fn dims(&self) -> usize {
-    ///         26
-    ///     }
-    ///
-    ///     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedderError> {
-    ///         let count = |text: &&str, letter: u8| text.bytes().filter(|byte| *byte == letter).count() as f32;
-    ///         Ok(texts.iter().map(|text| (b'a'..=b'z').map(|letter| count(text, letter)).collect()).collect())
-    ///     }
-    /// }
-    ///
-    /// # fn main() -> Result<(), annals::store::StoreError> {
-    /// let kv = Store::memory().kv().with_index(KvIndex::new(Letters).fields(["text"])?);
-    /// for (key, text) in [("1", "a banana"), ("2", "two plums"), ("3", "bandana")] {
-    ///     kv.put(["facts"], key, Map::from_iter([("text".to_owned(), Value::from(text))]))?;
-    /// }
-    /// let found = kv.search(KvQuery::new(["facts"]).similar_to("bananas").limit(2))?;
-    /// assert_eq!(found.iter().map(|item| &*item.key).collect::<Vec<_>>(), ["1", "3"]);
-    /// assert!(found[0].score > Some(0.9));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn with_index(mut self, index: KvIndex) -> Self {
-        self.index = Some(index);
-        self
-    }
+    setters! {
+        /// Returns a handle that embeds the values it puts, and searches them by meaning ([`KvQuery::similar_to`]).
+        /// Vectors are stored in the file with their entry, and are removed with it; a put by a handle without an index
+        /// removes them.
+        ///
+        /// # Example
+        /// ```
+        /// use annals::base::{Map, Value};
+        /// use annals::store::{KvQuery, Store};
+        /// use annals::store::kv::{Embedder, EmbedderError, KvIndex};
+        ///
+        /// /// Counts letters. A program uses a model here.
+        /// struct Letters;
+        ///
+        /// impl Embedder for Letters {
+        ///     fn dims(&self) -> usize {
+        ///         26
+        ///     }
+        ///
+        ///     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedderError> {
+        ///         let count = |text: &&str, letter: u8| text.bytes().filter(|byte| *byte == letter).count() as f32;
+        ///         Ok(texts.iter().map(|text| (b'a'..=b'z').map(|letter| count(text, letter)).collect()).collect())
+        ///     }
+        /// }
+        ///
+        /// # fn main() -> Result<(), annals::store::StoreError> {
+        /// let kv = Store::memory().kv().with_index(KvIndex::new(Letters).fields(["text"])?);
+        /// for (key, text) in [("1", "a banana"), ("2", "two plums"), ("3", "bandana")] {
+        ///     kv.put(["facts"], key, Map::from_iter([("text".to_owned(), Value::from(text))]))?;
+        /// }
+        /// let found = kv.search(KvQuery::new(["facts"]).similar_to("bananas").limit(2))?;
+        /// assert_eq!(found.iter().map(|item| &*item.key).collect::<Vec<_>>(), ["1", "3"]);
+        /// assert!(found[0].score > Some(0.9));
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub fn with_index(index: KvIndex) { .index = Some(index) }
 
-    /// Returns a handle that gives entries a lifetime, prolongs it, or reads expired entries.
-    pub fn with_lifetimes(mut self, lifetimes: KvLifetimes) -> Self {
-        self.lifetimes = Some(lifetimes);
-        self
+        /// Returns a handle that gives entries a lifetime, prolongs it, or reads expired entries.
+        pub fn with_lifetimes(lifetimes: KvLifetimes) { .lifetimes = Some(lifetimes) }
     }
 
     /// Stores an object under a key. A value that is there is replaced as a whole.
@@ -426,8 +421,4 @@ impl KvQuery {
     }
 }
 
-impl fmt::Debug for Kv {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kv").finish_non_exhaustive()
-    }
-}
+debug_fields!(Kv {});

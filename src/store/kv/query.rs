@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::base::{Map, Value};
+use crate::base::{Map, Value, setters};
 use crate::limits::{KV_NAMESPACES_DEFAULT, KV_SEARCH_DEFAULT};
 use crate::store::error::StoreError;
 use crate::store::side_tables::KvNamespace;
@@ -46,18 +46,19 @@ impl KvQuery {
         Self::new([] as [String; 0])
     }
 
-    /// Only values whose member equals `value`. A missing member is null, a truth value equals 0 or 1; of an object the
-    /// members given must be equal.
-    pub fn filter(mut self, member: impl Into<String>, value: impl Into<Value>) -> Self {
-        self.filters.push((member.into(), Test::like(value.into())));
-        self
-    }
+    setters! {
+        /// Only values whose member equals `value`. A missing member is null, a truth value equals 0 or 1; of an object
+        /// the members given must be equal.
+        pub fn filter(member: impl Into<String>, value: impl Into<Value>) {
+            .filters.push((member.into(), Test::like(value.into())))
+        }
 
-    /// Only values whose member compares so with `value`. Numbers are ordered among themselves, and texts are; a text
-    /// is compared with a number by the number that it begins with. Anything else compares as neither less nor greater.
-    pub fn compare(mut self, member: impl Into<String>, how: KvCompare, value: impl Into<Value>) -> Self {
-        self.filters.push((member.into(), Test::Compare(how, value.into())));
-        self
+        /// Only values whose member compares so with `value`. Numbers are ordered among themselves, and texts are; a
+        /// text is compared with a number by the number that it begins with. Anything else compares as neither less nor
+        /// greater.
+        pub fn compare(member: impl Into<String>, how: KvCompare, value: impl Into<Value>) {
+            .filters.push((member.into(), Test::Compare(how, value.into())))
+        }
     }
 
     /// Adds the filters of an object in the form of LangGraph: each member a value to equal, or an object of the
@@ -72,34 +73,24 @@ impl KvQuery {
         Ok(self)
     }
 
-    /// Looks for entries whose indexed fields are similar to a text, the most similar first: [`KvItem::score`] is the
-    /// cosine similarity of the best field. Entries without a vector are not found. Without an index
-    /// ([`Kv::with_index`]), or for an empty text, this changes nothing, as in LangGraph.
-    ///
-    /// [`KvItem::score`]: super::KvItem::score
-    /// [`Kv::with_index`]: super::Kv::with_index
-    #[doc(alias = "query")]
-    pub fn similar_to(mut self, text: impl Into<String>) -> Self {
-        self.text = Some(text.into());
-        self
-    }
+    setters! {
+        /// Looks for entries whose indexed fields are similar to a text, the most similar first: [`KvItem::score`] is
+        /// the cosine similarity of the best field. Entries without a vector are not found. Without an index
+        /// ([`Kv::with_index`]), or for an empty text, this changes nothing, as in LangGraph.
+        ///
+        /// [`KvItem::score`]: super::KvItem::score
+        /// [`Kv::with_index`]: super::Kv::with_index
+        #[doc(alias = "query")]
+        pub fn similar_to(text: impl Into<String>) { .text = Some(text.into()) }
 
-    /// Sets the order of the entries of a search that does not go by similarity. Default: [`KvOrder::FirstPut`].
-    pub fn order(mut self, order: KvOrder) -> Self {
-        self.order = order;
-        self
-    }
+        /// Sets the order of the entries of a search that does not go by similarity. Default: [`KvOrder::FirstPut`].
+        pub fn order(order: KvOrder) { .order = order }
 
-    /// Sets how many entries are returned at most. Default: 10.
-    pub fn limit(mut self, limit: usize) -> Self {
-        self.limit = limit;
-        self
-    }
+        /// Sets how many entries are returned at most. Default: 10.
+        pub fn limit(limit: usize) { .limit = limit }
 
-    /// Sets how many entries that fit are passed over first. Default: 0.
-    pub fn offset(mut self, offset: usize) -> Self {
-        self.offset = offset;
-        self
+        /// Sets how many entries that fit are passed over first. Default: 0.
+        pub fn offset(offset: usize) { .offset = offset }
     }
 }
 
@@ -120,34 +111,25 @@ impl KvNamespaceQuery {
         Self { prefixes: Vec::new(), suffixes: Vec::new(), max_depth: None, limit: KV_NAMESPACES_DEFAULT, offset: 0 }
     }
 
-    /// Only those that begin with these labels; `*` stands for any one. Several prefixes must all fit.
-    pub fn prefix(mut self, labels: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.prefixes.push(labels.into_iter().map(Into::into).collect());
-        self
-    }
+    setters! {
+        /// Only those that begin with these labels; `*` stands for any one. Several prefixes must all fit.
+        pub fn prefix(labels: impl IntoIterator<Item = impl Into<String>>) {
+            .prefixes.push(labels.into_iter().map(Into::into).collect())
+        }
 
-    /// Only those that end with these labels; `*` stands for any one. Several suffixes must all fit.
-    pub fn suffix(mut self, labels: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.suffixes.push(labels.into_iter().map(Into::into).collect());
-        self
-    }
+        /// Only those that end with these labels; `*` stands for any one. Several suffixes must all fit.
+        pub fn suffix(labels: impl IntoIterator<Item = impl Into<String>>) {
+            .suffixes.push(labels.into_iter().map(Into::into).collect())
+        }
 
-    /// Cuts namespaces to so many labels, and leaves out those that are then equal.
-    pub fn max_depth(mut self, labels: usize) -> Self {
-        self.max_depth = Some(labels);
-        self
-    }
+        /// Cuts namespaces to so many labels, and leaves out those that are then equal.
+        pub fn max_depth(labels: usize) { .max_depth = Some(labels) }
 
-    /// Sets how many namespaces are returned at most. Default: 100.
-    pub fn limit(mut self, limit: usize) -> Self {
-        self.limit = limit;
-        self
-    }
+        /// Sets how many namespaces are returned at most. Default: 100.
+        pub fn limit(limit: usize) { .limit = limit }
 
-    /// Sets how many namespaces are passed over first. Default: 0.
-    pub fn offset(mut self, offset: usize) -> Self {
-        self.offset = offset;
-        self
+        /// Sets how many namespaces are passed over first. Default: 0.
+        pub fn offset(offset: usize) { .offset = offset }
     }
 
     /// Returns the namespace under which to look, as [`namespace_of`].

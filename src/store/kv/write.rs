@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::base::Value;
+use crate::base::{Value, setters};
 use crate::store::error::StoreError;
 use crate::store::side_tables::KvNamespace;
 
@@ -100,27 +100,20 @@ impl KvLifetimes {
         Self::default()
     }
 
-    /// Sets the lifetime of an entry whose put names none; `None` lets it stay. Default: `None`.
-    #[doc(alias = "default_ttl")]
-    pub fn lifetime(mut self, lifetime: Option<Duration>) -> Self {
-        self.lifetime = lifetime;
-        self
-    }
+    setters! {
+        /// Sets the lifetime of an entry whose put names none; `None` lets it stay. Default: `None`.
+        #[doc(alias = "default_ttl")]
+        pub fn lifetime(lifetime: Option<Duration>) { .lifetime = lifetime }
 
-    /// Begins the lifetime of an entry anew when it is read, which costs a commit for each read of entries with a
-    /// lifetime. Only entries that were put by a handle with lifetimes have one that can begin anew. A store that is
-    /// open for reading only prolongs nothing. Default: off.
-    #[doc(alias = "refresh_on_read")]
-    pub fn prolong_on_read(mut self, prolong: bool) -> Self {
-        self.prolong_on_read = prolong;
-        self
-    }
+        /// Begins the lifetime of an entry anew when it is read, which costs a commit for each read of entries with a
+        /// lifetime. Only entries that were put by a handle with lifetimes have one that can begin anew. A store that
+        /// is open for reading only prolongs nothing. Default: off.
+        #[doc(alias = "refresh_on_read")]
+        pub fn prolong_on_read(prolong: bool) { .prolong_on_read = prolong }
 
-    /// Reads expired entries as long as they are stored: a sweep removes them, and a put removes the oldest 16 of them.
-    /// Default: off.
-    #[doc(alias = "omit_expired")]
-    pub fn retain_expired(mut self, retain: bool) -> Self {
-        self.retain_expired = retain;
-        self
+        /// Reads expired entries as long as they are stored: a sweep removes them, and a put removes the oldest 16 of
+        /// them. Default: off.
+        #[doc(alias = "omit_expired")]
+        pub fn retain_expired(retain: bool) { .retain_expired = retain }
     }
 }

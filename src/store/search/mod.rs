@@ -23,7 +23,7 @@ pub(super) use grams::{Grams, push_token};
 
 use super::error::StoreError;
 use super::record::{CheckpointRecord, CheckpointRef};
-use crate::base::Timestamp;
+use crate::base::{Timestamp, setters};
 use crate::limits::SEARCH_HITS_DEFAULT;
 
 /// A search of the texts of channels, such as messages.
@@ -93,46 +93,30 @@ impl SearchQuery {
         }
     }
 
-    /// Finds only items and values of this thread.
-    #[must_use]
-    pub fn thread(mut self, id: impl AsRef<str>) -> Self {
-        self.thread = Some(id.as_ref().to_owned());
-        self
-    }
+    setters! {
+        /// Finds only items and values of this thread.
+        #[must_use]
+        pub fn thread(id: impl AsRef<str>) { .thread = Some(id.as_ref().to_owned()) }
 
-    /// Finds only items of this type: of messages `human`, `ai`, `system`, `tool` and so on.
-    #[must_use]
-    pub fn role(mut self, kind: impl Into<String>) -> Self {
-        self.role = Some(kind.into());
-        self
-    }
+        /// Finds only items of this type: of messages `human`, `ai`, `system`, `tool` and so on.
+        #[must_use]
+        pub fn role(kind: impl Into<String>) { .role = Some(kind.into()) }
 
-    /// Finds only items and values that this node wrote.
-    #[must_use]
-    pub fn node(mut self, name: impl Into<String>) -> Self {
-        self.node = Some(name.into());
-        self
-    }
+        /// Finds only items and values that this node wrote.
+        #[must_use]
+        pub fn node(name: impl Into<String>) { .node = Some(name.into()) }
 
-    /// Finds only items, or values, of this channel.
-    #[must_use]
-    pub fn channel(mut self, name: impl Into<String>) -> Self {
-        self.channel = Some(name.into());
-        self
-    }
+        /// Finds only items, or values, of this channel.
+        #[must_use]
+        pub fn channel(name: impl Into<String>) { .channel = Some(name.into()) }
 
-    /// Finds only hits whose checkpoint was made at this timestamp or later.
-    #[must_use]
-    pub fn since(mut self, at: Timestamp) -> Self {
-        self.since = Some(at);
-        self
-    }
+        /// Finds only hits whose checkpoint was made at this timestamp or later.
+        #[must_use]
+        pub fn since(at: Timestamp) { .since = Some(at) }
 
-    /// Finds only hits whose checkpoint was made before this timestamp.
-    #[must_use]
-    pub fn until(mut self, before: Timestamp) -> Self {
-        self.until = Some(before);
-        self
+        /// Finds only hits whose checkpoint was made before this timestamp.
+        #[must_use]
+        pub fn until(before: Timestamp) { .until = Some(before) }
     }
 
     /// Finds only items that are in their list, map or text at the head of their namespace, and the values there.

@@ -1,6 +1,7 @@
 //! Readers: connections that only read, taken from a pool, each call in one snapshot.
 
 use super::names::Names;
+use crate::base::debug_fields;
 use crate::base::internal::Stopwatch;
 use crate::limits::{IDLE_READERS_MAX, STAMP_SETTLE};
 use crate::store::error::StoreError;
@@ -18,7 +19,6 @@ use crate::store::sqlite::view::ReadView;
 use crate::store::watch::{LogProbe, LogSignal, LogWatch};
 use parking_lot::Mutex;
 use rusqlite::Connection;
-use std::fmt;
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
@@ -321,11 +321,7 @@ impl Drop for DataVersion {
     }
 }
 
-impl fmt::Debug for DataVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DataVersion").field("seen", &self.seen).finish_non_exhaustive()
-    }
-}
+debug_fields!(DataVersion { seen });
 
 /// The error of a read without locks during which the file changed.
 fn changed() -> StoreError {

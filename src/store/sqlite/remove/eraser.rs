@@ -10,7 +10,7 @@
 use super::erase::{EraseJob, EraseStep, Tombstones};
 use super::prune::NamespaceRemoval;
 use crate::base::limits::DELETED_THREADS_MAX;
-use crate::base::{Clock, ThreadId, Timestamp};
+use crate::base::{Clock, ThreadId, Timestamp, debug_fields};
 use crate::limits::{RECLAIM_INTERVAL, RECLAIM_RETRY, RECLAIM_SLICES, TRASH_INTERVAL};
 use crate::store::error::StoreError;
 use crate::store::log::Erasure;
@@ -24,7 +24,6 @@ use crate::store::sqlite::writer::role::SqliteWriter;
 use crate::store::trash::deletable;
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -34,11 +33,7 @@ pub(crate) struct Eraser {
     trash: Arc<TrashUpkeep>,
 }
 
-impl fmt::Debug for Eraser {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Eraser").field("worker", &self.worker).finish_non_exhaustive()
-    }
-}
+debug_fields!(Eraser { worker });
 
 impl Eraser {
     /// Makes an eraser that leaves the rest of its work to a background.
