@@ -146,6 +146,8 @@ pub(crate) const ACTOR_BYTES_MAX: usize = 256;
 pub(crate) const OPERATION_CHANGES_MAX: usize = 10_000;
 /// Threads of a store that run the blocking calls of asynchronous callers.
 pub(crate) const UNBLOCK_THREADS_MAX: usize = 256;
+/// Names of a batch that are compared with each other to find one that comes twice; more are put into a set.
+pub(crate) const NAMES_COMPARED_MAX: usize = 8;
 /// Namespaces, and checkpoints, that the writer of a file caches; past it the cache is emptied.
 pub(crate) const WRITER_CACHE_MAX: usize = 4_096;
 /// Places of rows that the writer retains for the next index snapshots; past it they are forgotten.

@@ -17,7 +17,7 @@ use crate::base::limits::{
 };
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
 pub use crate::base::{ItemIndex, ListDelta, ListRef, Payload, WriteValue};
-use crate::limits::{METADATA_BYTES_MAX, PARENTS_MAX, STEP_MAX, TASK_WRITES_MAX};
+use crate::limits::{METADATA_BYTES_MAX, NAMES_COMPARED_MAX, PARENTS_MAX, STEP_MAX, TASK_WRITES_MAX};
 
 pub use super::chain::CommitChain;
 use super::error::StoreError;
@@ -553,27 +553,23 @@ impl NewCheckpoint {
         at_most("checkpoint.app_version bytes", self.app_version.as_deref().map_or(0, str::len), NAME_BYTES_MAX)?;
         at_most("checkpoint.parents", self.parents.len(), PARENTS_MAX)?;
         self.tasks.iter().try_for_each(|task| name("task.name", &task.name))?;
-        let mut nodes = HashSet::with_capacity(self.seen.len());
-        for Seen { node, .. } in &self.seen {
-            name("seen.node", node)?;
-            if !nodes.insert(node) {
-                return invalid("checkpoint.seen", format!("node {node:?} comes twice"));
-            }
+        self.seen.iter().try_for_each(|seen| name("seen.node", &seen.node))?;
+        if let Some(node) = first_twice(self.seen.iter().map(|seen| &*seen.node)) {
+            return invalid("checkpoint.seen", format!("node {node:?} comes twice"));
         }
         self.consumed.iter().try_for_each(NewWrites::validate)?;
         if let (Some(Parent::Fork(at)), Some(_)) = (&self.parent, self.consumed.first()) {
             // A fork must not write to its source.
             return invalid("consumed.checkpoint", format!("{} is not in this namespace", at.checkpoint));
         }
-        let mut channels = HashSet::with_capacity(self.changes.len());
         for change in &self.changes {
             name("change.channel", &change.channel)?;
-            if !channels.insert(&change.channel) {
-                return invalid("checkpoint.changes", format!("channel {:?} changes twice", change.channel));
-            }
             change.validate()?;
         }
-        Ok(())
+        match first_twice(self.changes.iter().map(|change| &*change.channel)) {
+            Some(channel) => invalid("checkpoint.changes", format!("channel {channel:?} changes twice")),
+            None => Ok(()),
+        }
     }
 }
 
@@ -710,6 +706,19 @@ pub(crate) fn payload_fits(payload: &Payload) -> Result<(), StoreError> {
     at_most("value bytes", payload.len(), VALUE_BYTES_MAX)?;
     let id = payload.index.as_ref().and_then(|index| index.id.as_deref());
     at_most("item id bytes", id.map_or(0, str::len), ITEM_ID_BYTES_MAX)
+}
+
+/// Returns the first name that comes a second time. Few names are compared with each other, without a set.
+fn first_twice<'a>(names: impl ExactSizeIterator<Item = &'a str> + Clone) -> Option<&'a str> {
+    if names.len() <= NAMES_COMPARED_MAX {
+        return names
+            .clone()
+            .enumerate()
+            .find(|(at, name)| names.clone().take(*at).any(|one| one == *name))
+            .map(|(_, name)| name);
+    }
+    let mut before = HashSet::with_capacity(names.len());
+    names.into_iter().find(|name| !before.insert(*name))
 }
 
 fn name(field: &'static str, text: &str) -> Result<(), StoreError> {

@@ -17,7 +17,7 @@ pub(crate) mod update;
 use std::sync::Arc;
 
 use crate::base::limits::UPDATE_ATTEMPTS_MAX;
-use crate::base::{CheckpointId, Map, Value};
+use crate::base::{CheckpointId, Map, Value, setters};
 use crate::channel::ListShape;
 use crate::error::Error;
 use crate::message::Message;
@@ -95,16 +95,12 @@ impl ModelUsage {
         Self { input_tokens, output_tokens, cost_usd: None, model: None }
     }
 
-    /// Adds the cost in US dollars.
-    pub fn cost_usd(mut self, cost: f64) -> Self {
-        self.cost_usd = Some(cost);
-        self
-    }
+    setters! {
+        /// Adds the cost in US dollars.
+        pub fn cost_usd(cost: f64) { .cost_usd = Some(cost) }
 
-    /// Names the model.
-    pub fn model(mut self, model: impl Into<String>) -> Self {
-        self.model = Some(model.into());
-        self
+        /// Names the model.
+        pub fn model(model: impl Into<String>) { .model = Some(model.into()) }
     }
 
     pub(super) fn into_value(self) -> Value {
@@ -290,16 +286,16 @@ impl Thread {
 }
 
 impl ThreadWrite {
-    /// Appends items to a list channel: messages, or values.
-    pub fn append(mut self, channel: &str, items: impl IntoIterator<Item = impl Into<NewItem>>) -> Self {
-        self.writes.push((channel.to_owned(), items.into_iter().map(Into::into).collect()));
-        self
-    }
+    setters! {
+        /// Appends items to a list channel: messages, or values.
+        pub fn append(channel: &str, items: impl IntoIterator<Item = impl Into<NewItem>>) {
+            .writes.push((channel.to_owned(), items.into_iter().map(Into::into).collect()))
+        }
 
-    /// Sets a channel that holds one value.
-    pub fn set(mut self, channel: &str, value: impl Into<Value>) -> Self {
-        self.values.push((channel.to_owned(), WriteRule::Last, value.into()));
-        self
+        /// Sets a channel that holds one value.
+        pub fn set(channel: &str, value: impl Into<Value>) {
+            .values.push((channel.to_owned(), WriteRule::Last, value.into()))
+        }
     }
 
     /// Puts a value at a key of a map channel ([`DynUpdate::put`]).
@@ -312,27 +308,23 @@ impl ThreadWrite {
         self.entries(DynUpdate::new().remove(channel, key))
     }
 
-    /// Appends to a text channel.
-    pub fn append_text(mut self, channel: &str, part: impl Into<String>) -> Self {
-        self.values.push((channel.to_owned(), WriteRule::Text, Value::Str(part.into())));
-        self
-    }
+    setters! {
+        /// Appends to a text channel.
+        pub fn append_text(channel: &str, part: impl Into<String>) {
+            .values.push((channel.to_owned(), WriteRule::Text, Value::Str(part.into())))
+        }
 
-    fn entries(mut self, update: DynUpdate) -> Self {
-        self.values.extend(update.values.into_iter().map(|(channel, entries)| (channel, WriteRule::Map, entries)));
-        self
-    }
+        fn entries(update: DynUpdate) {
+            .values.extend(update.values.into_iter().map(|(channel, entries)| (channel, WriteRule::Map, entries)))
+        }
 
-    /// Writes only if this is the head of the thread: `None` expects a thread without checkpoints.
-    pub fn on_head(mut self, expected: Option<CheckpointId>) -> Self {
-        self.expected = Some(expected);
-        self
-    }
+        /// Writes only if this is the head of the thread: `None` expects a thread without checkpoints.
+        pub fn on_head(expected: Option<CheckpointId>) { .expected = Some(expected) }
 
-    /// Adds an entry to the metadata of the checkpoint.
-    pub fn metadata(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
-        self.metadata.insert(name.into(), value.into());
-        self
+        /// Adds an entry to the metadata of the checkpoint.
+        pub fn metadata(name: impl Into<String>, value: impl Into<Value>) {
+            .metadata.insert(name.into(), value.into())
+        }
     }
 
     /// Adds the tokens and the cost of a model call to the metadata of the checkpoint.
@@ -340,43 +332,38 @@ impl ThreadWrite {
         self.metadata("usage", usage.into_value())
     }
 
-    /// Sets the result of a head that is not the [expected](Self::on_head) one: with [`OnConflict::Branch`] the write
-    /// is applied to the state at the expected checkpoint, and stored as a branch off it. Default: the conflict is
-    /// returned.
-    ///
-    /// # Example
-    /// ```
-    /// use annals::history::OnConflict;
-    /// use annals::prelude::*;
-    ///
-    /// # fn main() -> Result<()> {
-    /// let thread = Store::memory().thread("trip")?;
-    /// let first = thread.append("messages", [Message::human("A hotel in Bern")])?;
-    /// thread.append("messages", [Message::ai("The Gasthof Post")])?; // the other window
-    /// let write = thread.write().append("messages", [Message::ai("The Hotel Adler")]).on_head(Some(first));
-    /// let late = write.on_conflict(OnConflict::Branch).commit()?;
-    ///
-    /// assert_eq!(thread.head()?.expect("a head").messages("messages", annals::store::ItemRange::All)?[1].text(), "The Gasthof Post");
-    /// let branch = thread.branches()?.into_iter().find(|branch| branch.last().id() == late).expect("it has a name");
-    /// assert_eq!(branch.last().len("messages")?, 2);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn on_conflict(mut self, on_conflict: OnConflict) -> Self {
-        self.on_conflict = on_conflict;
-        self
-    }
+    setters! {
+        /// Sets the result of a head that is not the [expected](Self::on_head) one: with [`OnConflict::Branch`] the
+        /// write is applied to the state at the expected checkpoint, and stored as a branch off it. Default: the
+        /// conflict is returned.
+        ///
+        /// # Example
+        /// ```
+        /// use annals::history::OnConflict;
+        /// use annals::prelude::*;
+        ///
+        /// # fn main() -> Result<()> {
+        /// let thread = Store::memory().thread("trip")?;
+        /// let first = thread.append("messages", [Message::human("A hotel in Bern")])?;
+        /// thread.append("messages", [Message::ai("The Gasthof Post")])?; // the other window
+        /// let write = thread.write().append("messages", [Message::ai("The Hotel Adler")]).on_head(Some(first));
+        /// let late = write.on_conflict(OnConflict::Branch).commit()?;
+        ///
+        /// let stored = thread.head()?.expect("a head").messages("messages", annals::store::ItemRange::All)?;
+        /// assert_eq!(stored[1].text(), "The Gasthof Post");
+        /// let branches = thread.branches()?;
+        /// let branch = branches.into_iter().find(|branch| branch.last().id() == late).expect("it has a name");
+        /// assert_eq!(branch.last().len("messages")?, 2);
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub fn on_conflict(on_conflict: OnConflict) { .on_conflict = on_conflict }
 
-    /// Adds entries to the metadata of the checkpoint.
-    pub(super) fn with_metadata(mut self, metadata: Map) -> Self {
-        self.metadata.extend(metadata);
-        self
-    }
+        /// Adds entries to the metadata of the checkpoint.
+        pub(super) fn with_metadata(metadata: Map) { .metadata.extend(metadata) }
 
-    /// Stores writes with the commit that clear special writes of stored checkpoints.
-    pub(super) fn clearing(mut self, clears: Vec<NewWrites>) -> Self {
-        self.clears = clears;
-        self
+        /// Stores writes with the commit that clear special writes of stored checkpoints.
+        pub(super) fn clearing(clears: Vec<NewWrites>) { .clears = clears }
     }
 
     /// Writes everything in one commit, and returns the new checkpoint when it is durable. If another writer commits
@@ -388,7 +375,7 @@ impl ThreadWrite {
     /// as [`StateThread::update`](super::StateThread::update). Nothing is stored then.
     pub fn commit(self) -> Result<CheckpointId, Error> {
         let Self { thread, writes: own_writes, values, expected, metadata, clears, on_conflict } = self;
-        written(&own_writes, &values)?;
+        let own_wanted = written(&own_writes, &values)?;
         let on_stale = expected.map_or(OnConflict::Refuse, |_| on_conflict);
         let own = CommitExtras { metadata, clears, on_conflict: on_stale, moved: Vec::new() };
         let mut attempt = 1;
@@ -409,10 +396,11 @@ impl ThreadWrite {
             if found == head {
                 keep_partials(&thread, stored.as_ref(), &mut writes, &mut with);
             }
-            let wanted = written(&writes, &values)?;
-            let mut named = named_head(&thread, &wanted, found)?;
+            let has_partials = with.clears.len() > own.clears.len();
+            let kept = if has_partials { Some(written(&writes, &values)?) } else { None };
+            let mut named = named_head(&thread, kept.as_ref().unwrap_or(&own_wanted), found)?;
             let layout: &dyn Layout = &*named.schema;
-            let prepared = prepared(&thread, layout, to_writes(&named.channels, &writes, &values))?;
+            let prepared = prepared(&thread, layout, to_writes(&named.channels, writes, &values))?;
             match commit_on(&thread, layout, &mut named.head, prepared, &with) {
                 Err(error) if error.is_conflict() && expected.is_none() && attempt < UPDATE_ATTEMPTS_MAX => {
                     attempt += 1
@@ -489,7 +477,7 @@ fn of_another_kind(channel: &str, found: WriteRule, wanted: WriteRule) -> StoreE
 /// Returns the writes for the channels of a head: messages as they are, other values by the names of their channels.
 fn to_writes(
     channels: &[WrittenChannel],
-    writes: &[(String, Vec<NewItem>)],
+    writes: Vec<(String, Vec<NewItem>)>,
     values: &[(String, WriteRule, Value)],
 ) -> Writes {
     let mut named = DynUpdate::new();
@@ -498,16 +486,14 @@ fn to_writes(
         let mut messages = Vec::new();
         for item in items {
             match item {
-                NewItem::Message(message) => messages.push(message.clone()),
+                NewItem::Message(message) => messages.push(message),
                 // A write of a list adds its items: a list that is one item is in a list of its own.
-                NewItem::Value(list @ Value::List(_)) => {
-                    named = named.set(name.clone(), Value::List(vec![list.clone()]));
-                }
-                NewItem::Value(value) => named = named.set(name.clone(), value.clone()),
+                NewItem::Value(list @ Value::List(_)) => named = named.set(name.clone(), Value::List(vec![list])),
+                NewItem::Value(value) => named = named.set(name.clone(), value),
             }
         }
         if !messages.is_empty()
-            && let Some(field) = channels.iter().position(|channel| channel.name == *name)
+            && let Some(field) = channels.iter().position(|channel| channel.name == name)
         {
             typed.push(field, messages);
         }

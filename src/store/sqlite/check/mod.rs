@@ -277,8 +277,8 @@ impl Checker<'_> {
             parents: &unpack_parents(row.parents).ok_or_else(|| wrong("parents"))?,
             tasks: &tasks,
             consumed,
-            changes: content.changes,
-            seen: content.seen,
+            changes: content.changes.iter().collect(),
+            seen: content.seen.iter().collect(),
         }
         .finish(self.view.keys);
         Ok(checksum == row.sum)

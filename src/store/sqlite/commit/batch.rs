@@ -48,8 +48,6 @@ pub(crate) struct Tx<'a> {
     versions: Vec<VersionRow>,
     /// The tokens of the messages of the checkpoint being written; `None` if they are not known.
     pub(crate) tokens: Option<ThreadCounts>,
-    /// Room in which the fields of a payload are collected to be hashed.
-    pub(crate) room: Vec<u8>,
 }
 
 /// Writes a batch and those of `then` in the open transaction, without its lease. On an error the caller rolls back.
@@ -212,7 +210,6 @@ impl<'a> Tx<'a> {
             read_tasks: HashSet::new(),
             versions: Vec::new(),
             tokens: None,
-            room: Vec::new(),
         }
     }
 
@@ -412,8 +409,8 @@ impl<'a> Tx<'a> {
             parents: &new.parents,
             tasks: &new.tasks,
             consumed,
-            changes: ready.iter().map(|change| change.checksum.clone()).collect(),
-            seen: new.seen.clone(),
+            changes: ready.iter().map(|change| &change.checksum).collect(),
+            seen: new.seen.iter().collect(),
         }
         .finish(&self.caches.keys)
     }

@@ -70,6 +70,8 @@ pub(crate) struct Caches {
     pub(crate) unfollowed: Unfollowed,
     /// The checkpoints that the table of threads does not follow yet, as the last claim has read them.
     pub(crate) queue_tail: QueueTail,
+    /// Room in which the fields of a payload are collected to be hashed.
+    pub(crate) room: Vec<u8>,
 }
 
 impl Caches {

@@ -102,7 +102,7 @@ impl<'a> Tx<'a> {
     fn ready_value<'b>(&mut self, parent: Option<&Known>, data: &'b Data) -> Res<ReadyValue<'b>> {
         match data {
             Data::New(payload) => {
-                Ok(ReadyValue::New(payload, Digests::of(&self.caches.keys, payload.as_ref(), &mut self.room)))
+                Ok(ReadyValue::New(payload, Digests::of(&self.caches.keys, payload.as_ref(), &mut self.caches.room)))
             }
             Data::OfWrite(at) => {
                 let none = || {

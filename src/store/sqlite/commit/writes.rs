@@ -56,7 +56,7 @@ impl Tx<'_> {
         let mut covered = Vec::new();
         for run in runs(accepted(new, |index| index >= 0 && taken.contains_key(&i64::from(index)))) {
             let rows: Vec<NewRow<'_>> =
-                run.iter().flat_map(|write| rows(&self.caches.keys, new, write, &mut self.room)).collect();
+                run.iter().flat_map(|write| rows(&self.caches.keys, new, write, &mut self.caches.room)).collect();
             let special = run.first().is_some_and(|write| write.index < 0);
             if special && let Some(first) = run.first() {
                 replaced::replaced(self.conn, of.seq, task, first.index)?;
@@ -125,7 +125,7 @@ impl Tx<'_> {
         let accepted = accepted(new, |index| taken.get(&i64::from(index)) != Some(&Some(child)));
         let consumed = accepted.iter().filter(|write| write.index >= 0);
         Ok(consumed
-            .flat_map(|write| rows(&self.caches.keys, new, write, &mut self.room))
+            .flat_map(|write| rows(&self.caches.keys, new, write, &mut self.caches.room))
             .map(|row| row.checksum)
             .collect())
     }

@@ -294,8 +294,8 @@ pub(crate) struct CheckpointChecksum<'a> {
     pub(crate) parents: &'a [(Namespace, CheckpointId)],
     pub(crate) tasks: &'a [TaskRecord],
     pub(crate) consumed: Vec<WriteChecksum>,
-    pub(crate) changes: Vec<ChangeChecksum>,
-    pub(crate) seen: Vec<Seen>,
+    pub(crate) changes: Vec<&'a ChangeChecksum>,
+    pub(crate) seen: Vec<&'a Seen>,
 }
 
 impl CheckpointChecksum<'_> {

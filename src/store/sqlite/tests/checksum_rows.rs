@@ -55,9 +55,10 @@ fn each_field_of_a_checkpoint_changes_its_checksum() {
     let (pulled, other) = ([task(1, "n")], [task(1, "m")]);
     let (pushed, next) = ([push(0)], [push(1)]);
     let of = |checksum: CheckpointChecksum<'_>| checksum.finish(&Keys::default());
-    let changed = |changes: Vec<ChangeChecksum>| of(CheckpointChecksum { changes, ..empty() });
+    let changed =
+        |changes: Vec<ChangeChecksum>| of(CheckpointChecksum { changes: changes.iter().collect(), ..empty() });
     let consumed = |consumed: Vec<WriteChecksum>| of(CheckpointChecksum { consumed, ..empty() });
-    let seen_versions = |seen: Vec<Seen>| of(CheckpointChecksum { seen, ..empty() });
+    let seen_versions = |seen: Vec<Seen>| of(CheckpointChecksum { seen: seen.iter().collect(), ..empty() });
     differ(&[
         [0; 16],
         of(empty()),
