@@ -167,7 +167,10 @@ fn load_claimed(
         Some(found) => found,
         None => {
             *claimed = Some(settings.claim(thread, start)?);
-            let loaded = load::load(graph, thread, at)?;
+            let loaded = match settings.loaded.take() {
+                Some(loaded) => loaded,
+                None => load::load(graph, thread, at)?,
+            };
             // Another process may have begun and ended a run with the key since the first look for it. A commit after
             // the head was loaded is a conflict.
             let Some(found) = Earlier::of(thread, run)? else { return Ok(loaded) };

@@ -24,6 +24,7 @@ use crate::task::RunControl;
 use super::begin::{begin, begin_async};
 use super::events::{Listener, RunEvent};
 use super::input::{Input, IntoInput};
+use super::load::LoadedHead;
 use super::outcome::{Outcome, finish};
 use super::signals::Receives;
 use super::target::{RunOn, RunTarget};
@@ -108,6 +109,8 @@ pub(in crate::drive) struct RunSettings {
     pub(in crate::drive) held_lease: Option<HeldLease>,
     /// The longest wait for the lease of another owner.
     pub(in crate::drive) lease_wait: Option<Duration>,
+    /// The head that the run begins on, if it was loaded before.
+    pub(super) loaded: LoadedHead,
 }
 
 impl RunSettings {

@@ -1,5 +1,9 @@
 //! Getting a head: from the cache if it is still the one in the file, else from the file.
 
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
 use crate::base::{CheckpointId, ListRef};
 use crate::error::Error;
 use crate::exec::{DeltaBase, Head, Loader, RunError};
@@ -34,6 +38,38 @@ pub(super) fn load(graph: &Graph, thread: &Thread, at: Option<&CheckpointRef>) -
             Ok(Loaded { is_continued: stored.is_continued, lease: stored.lease, ..loaded })
         }
         None => Ok(Loaded { head: Head::empty(graph), newest: None, is_continued: false, lease: None }),
+    }
+}
+
+/// The head that was loaded before its run begins. A head that no run takes is cached.
+#[derive(Clone, Default)]
+pub(in crate::drive) struct LoadedHead(Option<Arc<HeldHead>>);
+
+struct HeldHead {
+    graph: Arc<Graph>,
+    thread: Thread,
+    loaded: Mutex<Option<Loaded>>,
+}
+
+impl LoadedHead {
+    pub(super) fn new(graph: &Arc<Graph>, thread: &Thread, loaded: Loaded) -> Self {
+        let (graph, thread) = (Arc::clone(graph), thread.clone());
+        Self(Some(Arc::new(HeldHead { graph, thread, loaded: Mutex::new(Some(loaded)) })))
+    }
+
+    /// Takes the head; `None` if there is none, or if it was taken.
+    pub(super) fn take(&self) -> Option<Loaded> {
+        self.0.as_ref()?.loaded.lock().take()
+    }
+}
+
+impl Drop for HeldHead {
+    fn drop(&mut self) {
+        // A look at the past does not cost the next turn its head.
+        let is_newest = |loaded: &Loaded| loaded.head.checkpoint.map(|checkpoint| checkpoint.id) == loaded.newest;
+        if let Some(loaded) = self.loaded.get_mut().take().filter(is_newest) {
+            keep(&self.graph, &self.thread, loaded.head);
+        }
     }
 }
 

@@ -34,6 +34,6 @@ pub use edit::{StateUpdate, UpdateAs};
 pub use events::{RunEnd, RunEvent, RunEventKind};
 pub use input::{AsArgument, AsInput, AsUpdate, Input, IntoInput};
 pub use outcome::Outcome;
-pub use snapshot::{StateHistory, StateSnapshot, TaskState, TaskView};
+pub use snapshot::{HeadState, StateHistory, StateSnapshot, TaskState, TaskView};
 pub use state::{ListChanges, RunState};
 pub use target::RunOn;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::{CheckpointId, Map, Namespace, TaskId, Timestamp, Value};
+use crate::drive::io::pool::unblock;
 use crate::error::Error;
 use crate::exec::{Head, Order, PendingWrites, RunError, TaskStatus, interrupts_of, plan, stored_state};
 use crate::graph::{CompiledGraph, Graph, Persistence};
@@ -15,9 +16,10 @@ use crate::store::record::{CheckpointRecord, TaskKind};
 use crate::store::{CheckpointRef, Source, Store};
 use crate::task::{Interrupt, task_namespace, without_tasks};
 
-use super::load::{keep, load};
+use super::builder::Run;
+use super::load::{LoadedHead, keep, load};
 use super::outcome::typed;
-use super::target::RunOn;
+use super::target::{RunOn, RunTarget};
 
 /// The state of a thread at one checkpoint, in the graph's own types.
 ///
@@ -92,6 +94,88 @@ impl TaskState {
             Self::Snapshot(snapshot) => &snapshot.namespace,
         }
     }
+}
+
+/// The state that a run begins on, see [`Run::load_state`].
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct HeadState<S> {
+    /// The state.
+    pub values: Arc<S>,
+    /// The nodes that are due, one name for each task.
+    pub next: Vec<String>,
+    /// The open interrupts.
+    pub interrupts: Vec<Interrupt>,
+}
+
+impl<S: Clone + Send + Sync + 'static> Run<'_, S> {
+    /// Returns the state that the run begins on, for an input that depends on it. The run begins on this state: if
+    /// another writer moves the head of the thread before the first commit of the run, that commit is a conflict. The
+    /// head is read once.
+    ///
+    /// # Errors
+    /// As [`CompiledGraph::get_state`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals_graph::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Sum { #[channel(last)] n: i64 }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Sum>::new()
+    ///     .node("add", |s: &Sum| Ok(Sum::update().n(s.n + 1)))
+    ///     .edge(START, "add")
+    ///     .compile()?;
+    /// let thread = Store::memory().thread("sum")?;
+    /// graph.invoke(&thread, Sum::update().n(1))?;
+    ///
+    /// let mut run = graph.run(&thread);
+    /// let before = run.load_state()?;
+    /// assert_eq!(run.invoke(Sum::update().n(10 * before.values.n))?.state().n, 21);
+    ///
+    /// let mut late = graph.run(&thread);
+    /// late.load_state()?;
+    /// thread.update(Sum::update().n(0))?;
+    /// assert!(late.invoke(Sum::update().n(1)).unwrap_err().is_conflict());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn load_state(&mut self) -> Result<HeadState<S>, Error> {
+        let (head, state) = load_head(&self.graph.graph, self.target.clone())?;
+        self.settings.loaded = head;
+        Ok(state)
+    }
+
+    /// Returns the state that the run begins on as [`Run::load_state`], without blocking.
+    ///
+    /// # Errors
+    /// As [`Run::load_state`].
+    pub async fn aload_state(&mut self) -> Result<HeadState<S>, Error> {
+        let (graph, target) = (Arc::clone(&self.graph.graph), self.target.clone());
+        let loaded = match target.thread.as_ref().map(|thread| thread.store().clone()) {
+            Some(store) => unblock(&store, move || load_head(&graph, target)).await,
+            None => load_head(&graph, target),
+        };
+        let (head, state) = loaded?;
+        self.settings.loaded = head;
+        Ok(state)
+    }
+}
+
+/// Loads the head that a run on a target begins on.
+fn load_head<S: Send + Sync + 'static>(
+    graph: &Arc<Graph>,
+    target: RunTarget,
+) -> Result<(LoadedHead, HeadState<S>), Error> {
+    let target = target.outermost()?;
+    let thread = target.thread.ok_or(RunError::NoThread)?;
+    let loaded = load(graph, &thread, target.at.as_ref())?;
+    let live = target.at.is_none() && !loaded.is_continued;
+    let Erased { snapshot, state, .. } = snapshot(graph, &thread, &loaded.head, None, live, false)?;
+    let StateSnapshot { next, interrupts, .. } = snapshot;
+    Ok((LoadedHead::new(graph, &thread, loaded), HeadState { values: typed(&state), next, interrupts }))
 }
 
 impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
