@@ -55,6 +55,7 @@ mod serve;
 mod server;
 mod show;
 mod since;
+mod site;
 mod sql;
 mod state_patch;
 mod stats;

@@ -6,7 +6,7 @@
 use std::process::{Command, Stdio};
 
 use annals::store::Store;
-use annals_page::{PageError, PageOptions, PageServer};
+use annals_page::{PageOptions, PageServer};
 use serde_json::json;
 
 use crate::args;
@@ -22,10 +22,7 @@ pub(crate) fn run(args: &args::ServeArgs, store: NamedStore<'_>, out: &mut Print
     let store: Store = if args.allow_write { point::open_to_write(named)? } else { point::open_to_read(named)? };
     let options = PageOptions::new().allow_write(args.allow_write).name(&name);
     let options = if server::url(path).is_none() { options.file(path) } else { options };
-    let server = PageServer::bind(store, args.port, options).map_err(|error| match error {
-        PageError::Bind { .. } => CommandFailure::usage(error.to_string()).hint("--port 0 takes any free port"),
-        error => CommandFailure::new(70, "io", error.to_string()),
-    })?;
+    let server = PageServer::bind(store, args.port, options)?;
     let link = server.link();
     if out.is_json() {
         out.json_line(&json!({ "schema": 1, "url": link, "store": name, "writes": args.allow_write }))?;
@@ -36,7 +33,7 @@ pub(crate) fn run(args: &args::ServeArgs, store: NamedStore<'_>, out: &mut Print
     if args.open && !open(&link) {
         output::note("no program that opens links was found; open the link by hand");
     }
-    server.run().map_err(|error| CommandFailure::new(70, "io", error.to_string()))?;
+    server.run()?;
     Ok(0)
 }
 

@@ -26,6 +26,7 @@ use crate::key::NamedStore;
 use crate::langgraph;
 use crate::output::{Printer, SafeLines, count, escape, note};
 use crate::point::{self, resolve};
+use crate::site;
 use crate::thread_file;
 use crate::transcript;
 use crate::words;
@@ -40,13 +41,16 @@ pub(crate) fn export(
     out: &mut Printer,
 ) -> Result<u8, CommandFailure> {
     let lines: Arc<dyn MessageFormat> = Arc::new(LangChainFormat);
+    if let Some(folder) = &args.site {
+        return site::export(folder, store, named, out);
+    }
     let (format, point) = match (&args.format, &args.point) {
         (ExportFormat::LangGraph(form), _) => return langgraph::export(args, *form, store, out),
         (_, None) if args.out.is_some() => return Err(CommandFailure::usage("--all prints, and has no --out")),
         (ExportFormat::Turns, None) => return histories::export(store, out),
         (ExportFormat::Turns, Some(_)) => return Err(CommandFailure::usage("--format turns-json needs --all")),
         (_, None) => {
-            let message = "--all needs --format turns-json, langgraph-sqlite or langgraph-json";
+            let message = "--all needs --site FOLDER, or --format turns-json, langgraph-sqlite or langgraph-json";
             return Err(CommandFailure::usage(message));
         }
         (ExportFormat::Thread, Some(point)) => return thread_file::export(args, point, store, named, out),
@@ -106,14 +110,18 @@ fn transcript(
         Some(channel) => channel.as_str().into(),
         None => words::message_channel(&at)?,
     };
+    let write = match format {
+        TranscriptFormat::Markdown => transcript::markdown,
+        TranscriptFormat::Html => transcript::html,
+    };
     let Some(path) = &args.out else {
         let mut text = Vec::new();
-        transcript::write(&at, &channel, format, &mut text)?;
+        write(&at, &channel, &mut text)?;
         out.raw_line(String::from_utf8_lossy(&text).trim_end_matches('\n'))?;
         return Ok(0);
     };
     let mut file = std::io::BufWriter::new(new_file(path)?);
-    let written = transcript::write(&at, &channel, format, &mut file).and_then(|count| Ok((count, file.flush()?)));
+    let written = write(&at, &channel, &mut file).and_then(|count| Ok((count, file.flush()?)));
     if written.is_err() {
         // Half a document is worse than none. An error of the removal is dropped: the error of the export is reported.
         _ = std::fs::remove_file(path);

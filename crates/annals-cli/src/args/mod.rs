@@ -67,6 +67,7 @@ Examples:
   annals retry --status failed --graph order --yes
   annals restart order-17 --from 3
   annals export trip-42 --format html --out trip.html
+  annals export --all --site pages
   annals tail -f
   annals serve notes.db --open
   claude mcp add annals -- annals mcp --store ~/notes.db

@@ -12,8 +12,8 @@ pub(crate) struct ExportArgs {
     /// THREAD[@POINT]
     #[arg(required_unless_present = "all")]
     pub(crate) point: Option<String>,
-    /// All threads: of imported histories as one document with --format turns-json, or with --to langgraph-sqlite or
-    /// langgraph-json
+    /// All threads: as pages with --site, of imported histories as one document with --format turns-json, or with --to
+    /// langgraph-sqlite or langgraph-json
     #[arg(long, conflicts_with_all = ["point", "lines", "channel", "damaged"])]
     pub(crate) all: bool,
     /// Format of each message: langchain (also json, and jsonl with lines), openai or pydantic-ai; markdown or html
@@ -33,6 +33,10 @@ pub(crate) struct ExportArgs {
     /// Write to a new file and print a report
     #[arg(short = 'o', long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
+    /// Write an HTML page for each thread, and an index by day and project, into a folder that a browser reads without
+    /// a server; repeated, it brings the folder up to date and touches no file of another program
+    #[arg(long, value_name = "FOLDER", requires = "all", conflicts_with_all = ["point", "format", "out"])]
+    pub(crate) site: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]

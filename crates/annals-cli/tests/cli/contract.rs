@@ -127,6 +127,7 @@ fn every_document_has_its_documented_shape() {
         ("tree", &["tree", "research:notes", "--all"]),
         ("export", &["export", "research:notes", "--out", "chat.json"]),
         ("export", &["export", "research:notes", "--format", "html", "--out", "chat.html"]),
+        ("export --all --site", &["export", "--all", "--site", "pages"]),
         ("import", &["import", "chat.json", "--name", "back"]),
         ("export thread", &["export", "research:notes", "--format", "thread", "-o", "thread.db"]),
         ("import thread", &["import", "thread.db", "--name", "of a file"]),

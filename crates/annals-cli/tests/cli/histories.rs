@@ -161,6 +161,8 @@ fn arguments_of_a_file_of_messages_need_a_name() {
         &["import", "chat.json", "--from", "teletype"],
         &["import", "-"],
         &["export", "--all"],
+        &["export", "chat", "--site", "pages"],
+        &["export", "--all", "--site", "pages", "--format", "html"],
         &["export"],
         &["export", "chat", "--format", "turns-json"],
     ] {

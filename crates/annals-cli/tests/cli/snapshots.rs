@@ -128,12 +128,7 @@ const SNAPSHOTS: &[(&str, SnapshotLines, &[&str])] = &[
     (
         "export",
         Exactly,
-        &[
-            "annals export trip --format markdown",
-            "annals export trip --format openai",
-            "annals export trip~4 --lines",
-            "annals export trip --format html",
-        ],
+        &["annals export trip --format markdown", "annals export trip --format openai", "annals export trip~4 --lines"],
     ),
     (
         "graph",

@@ -168,6 +168,39 @@ fn code_in_an_exported_document_is_that_of_the_message() {
 }
 
 #[test]
+fn threads_become_a_folder_of_pages() {
+    let bench = Bench::new();
+    for name in ["trip", "other"] {
+        fs::write(bench.path("chat.json"), r#"[{"type": "human", "content": "A *hotel* in <Bern>"}]"#).unwrap();
+        bench.json(&["import", "chat.json", "--name", name]);
+    }
+    bench.json(&["facts", "trip", "--title", "Bern in May", "--project", "travel"]);
+    let site = ["export", "--all", "--site", "pages"];
+    let text = bench.text(&site);
+    assert_eq!(text.trim(), "2 threads to pages/index.html: 2 written");
+    let index = fs::read_to_string(bench.path("pages/index.html")).unwrap();
+    assert!(index.contains(">Bern in May</a>") && index.contains(">travel</h3>"), "{index}");
+    let names: Vec<_> = fs::read_dir(bench.path("pages/t")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(names.len(), 2);
+    for path in &names {
+        let document = fs::read_to_string(path).unwrap();
+        assert!(document.contains("A <em>hotel</em> in &lt;Bern&gt;"), "{document}");
+        #[cfg(unix)]
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path).unwrap().permissions()) & 0o777, 0o600);
+    }
+    bench.json(&["update", "trip", "--say", "And a boat"]);
+    let again = bench.json(&site);
+    assert_eq!((&again["written"], &again["unchanged"], &again["unread"]), (&json!(1), &json!(1), &json!([])));
+    bench.json(&["rm", "other", "--now", "--yes"]);
+    assert_eq!(bench.text(&site).trim(), "1 thread to pages/index.html: 1 unchanged, 1 removed");
+
+    fs::write(bench.path("pages/index.html"), "mine").unwrap();
+    let refused = bench.annals(&[&site[..], &["--json"]].concat());
+    assert_eq!((code(&refused), document(&refused.stderr)["error"]["code"].clone()), (5, json!("file_exists")));
+    assert_eq!(fs::read_to_string(bench.path("pages/index.html")).unwrap(), "mine");
+}
+
+#[test]
 fn integers_past_64_bits_are_stored_with_all_digits() {
     let bench = Bench::new();
     fs::write(bench.path("empty.json"), "[]").unwrap();
