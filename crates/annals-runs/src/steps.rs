@@ -3,7 +3,7 @@
 //!
 //! A superstep ends with the checkpoint that continues it; a call with the record that is stored with its result.
 //! Invariant: the steps of a checkpoint are read when they are asked for, and nothing of another checkpoint with them.
-//! *Absent:* calls that run at present, of which nothing is stored before they end.
+//! *Absent:* calls that run at present, of which nothing but an output is stored before they end.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -94,6 +94,9 @@ pub struct StepInfo {
     pub result: Option<Value>,
     /// The time at which it goes on, if it sleeps or waits for its next attempt.
     pub wake_at: Option<Timestamp>,
+    /// What its last attempt has put out beside its result, also while it runs: see `Context::store_output` of the
+    /// executor.
+    pub output: Option<Value>,
 }
 
 impl StepInfo {
@@ -250,6 +253,7 @@ struct StepWrites {
     attempt: Option<i64>,
     retries: Option<StoredRetries>,
     is_handled: bool,
+    output: Option<Value>,
 }
 
 /// The stored attempts of a task, a JSON text.
@@ -287,6 +291,7 @@ impl StepWrites {
             attempt: None,
             retries: None,
             is_handled: false,
+            output: None,
         }
     }
 
@@ -313,6 +318,7 @@ impl StepWrites {
             Some(SpecialWrite::Attempt) => self.attempt = list(&write.to_value()?, 0),
             Some(SpecialWrite::Call) => self.add_call(EndedCall::of(&write.value)),
             Some(SpecialWrite::ErrorSource) => self.is_handled = true,
+            Some(SpecialWrite::Output) => self.output = Some(write.to_value()?),
             Some(SpecialWrite::Ended) => self.ended = write.to_value()?.as_int().map(Timestamp::from_micros),
             Some(SpecialWrite::Retries) => self.retries = serde_json::from_str(&text(write.to_value()?)).ok(),
             _ => {}
@@ -424,6 +430,7 @@ impl Superstep<'_> {
             has_own_end,
             result,
             wake_at,
+            output: of.output,
         }
     }
 

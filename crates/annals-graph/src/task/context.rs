@@ -402,6 +402,38 @@ impl Context {
         self.0.scope.host.emit(self, LivePart::Custom(value.into()));
     }
 
+    /// Stores a value as the output of the task, beside its result and in place of the one that it stored before:
+    /// [`StepInfo::output`](crate::runs::StepInfo::output) shows it, while the task runs and after it has failed too.
+    /// The background writer stores it, before the end of the task. Returns whether it was handed to the store: not in
+    /// a run with [`Durability::Exit`](crate::Durability::Exit) or without a thread, and not a value beyond the limits.
+    ///
+    /// # Example
+    /// ```
+    /// use annals_graph::prelude::*;
+    /// use annals_graph::runs::ThreadRuns;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Build { #[channel(last)] done: bool }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Build>::new()
+    ///     .node("make", |_: &Build, context: &Context| {
+    ///         assert!(context.store_output("cc main.c\n"));
+    ///         Ok(Build::update().done(true))
+    ///     })
+    ///     .edge(START, "make")
+    ///     .compile()?;
+    /// let thread = Store::memory().thread("build-7")?;
+    /// graph.invoke(&thread, Build::update())?;
+    /// let step = thread.steps()?.next().expect("a task")?;
+    /// assert_eq!(step.output, Some(Value::from("cc main.c\n")));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn store_output(&self, output: impl Into<Value>) -> bool {
+        self.0.scope.host.store_output(self, &output.into())
+    }
+
     /// Returns the thread of the run, `None` if it has no store.
     pub fn thread(&self) -> Option<&ThreadId> {
         self.0.thread.as_ref()

@@ -49,6 +49,10 @@ pub(crate) trait Host: Any + Send + Sync {
     /// end.
     fn persist_message(&self, context: &Context, channel: &str, message: Message, started: Timestamp) -> bool;
 
+    /// Stores a value as the output of the task of `context`, in place of the one before. Returns whether it was handed
+    /// to the store: not in a run that stores at its end, and not after the end of the task.
+    fn store_output(&self, context: &Context, output: &Value) -> bool;
+
     /// Stores the versions of parts of the program that the task of `context` began with. The commit is awaited where
     /// its next call runs, or at its end.
     ///
@@ -123,6 +127,10 @@ impl Host for Nobody {
     }
 
     fn persist_message(&self, _: &Context, _: &str, _: Message, _: Timestamp) -> bool {
+        false
+    }
+
+    fn store_output(&self, _: &Context, _: &Value) -> bool {
         false
     }
 

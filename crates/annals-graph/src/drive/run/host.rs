@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::base::{Clock, Map, Namespace, SystemClock, Timestamp};
+use annals_runs::SpecialWrite;
+
+use crate::base::{Clock, Encoded, Map, Namespace, SystemClock, Timestamp, Value};
 use crate::drive::io::feed::{Feed, Notice};
 use crate::drive::io::timer::{ParkTimer, Timer};
 use crate::error::Error;
@@ -17,7 +19,7 @@ use crate::history::{OnConflict, PartialMessage, Thread};
 use crate::message::Message;
 use crate::run::Session;
 use crate::store::StoreError;
-use crate::store::batch::{Batch, NewWrites};
+use crate::store::batch::{Batch, NewWrite, NewWrites, WriteValue};
 use crate::store::log::CommitChain;
 use crate::task::{Call, Called, Context, Host, LivePart, MessagePart};
 
@@ -139,6 +141,19 @@ impl RunHost {
         }
     }
 
+    /// Returns the batch with a special write of a running task; `None` in a run that stores at its end, and after the
+    /// end of the task. It is no commit of the run: refused, as after the end of the task, it must not end those.
+    fn beside_result(&self, context: &Context, write: NewWrite) -> Option<Batch> {
+        let checkpoint = context.checkpoint()?;
+        if self.durability == Durability::Exit || context.life().is_over() {
+            return None;
+        }
+        let path = context.calls().path.text(context.node());
+        let writes = NewWrites::new(checkpoint, context.task(), path).with(vec![write]);
+        let batch = self.writes_of(context, writes)?;
+        Some(self.session.lock().leased(batch, false))
+    }
+
     pub(super) fn shows(&self, namespace: &Namespace) -> bool {
         self.wants.subgraphs || namespace.is_root()
     }
@@ -189,22 +204,25 @@ impl Host for RunHost {
     }
 
     fn persist_message(&self, context: &Context, channel: &str, message: Message, started: Timestamp) -> bool {
-        let (Some(checkpoint), Some(thread)) = (context.checkpoint(), &self.thread) else { return false };
-        if self.durability == Durability::Exit || context.life().is_over() {
-            return false;
-        }
+        let Some(thread) = &self.thread else { return false };
         let mut commits = self.commits.lock();
         if commits.persists_message(context.task()) {
             return false;
         }
         let content = PartialMessage::new(channel, message, started, thread.store().now());
         let Ok(write) = content.to_write() else { return false };
-        let path = context.calls().path.text(context.node());
-        let writes = NewWrites::new(checkpoint, context.task(), path).with(vec![write]);
-        // Refused after the end of the task, it must not end the commits of the run.
-        let Some(batch) = self.writes_of(context, writes) else { return false };
-        let batch = self.session.lock().leased(batch, false);
+        let Some(batch) = self.beside_result(context, write) else { return false };
         commits.persist_message(context.task(), thread.store(), batch);
+        true
+    }
+
+    fn store_output(&self, context: &Context, output: &Value) -> bool {
+        let Some(thread) = &self.thread else { return false };
+        let Ok(encoded) = Encoded::encode(output) else { return false };
+        let write = SpecialWrite::Output.write(WriteValue::One(encoded.into()));
+        let Some(batch) = self.beside_result(context, write) else { return false };
+        // The end of the task is submitted later: when it is stored, so is this.
+        drop(thread.store().submit(batch));
         true
     }
 
