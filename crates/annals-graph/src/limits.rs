@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::base::limits::{LEASE_DEFAULT, POOL_IDLE};
+use crate::base::limits::{LEASE_DEFAULT, POOL_IDLE, SCHEDULE_LOOK};
 
 /// Continuations of a run whose process died, before a worker marks it as stuck, unless the worker sets another number.
 pub(crate) const RECOVERIES_DEFAULT: u64 = 10;
@@ -30,6 +30,10 @@ pub(crate) const LEASE_RETRY: Duration = Duration::from_secs(1);
 /// The pause of a worker after which it claims again while a limit refuses runs, and the longest one between two looks
 /// for the commits of other processes where the system does not announce them.
 pub(crate) const WORKER_ASK: Duration = Duration::from_millis(500);
+/// The shortest period of a schedule: a worker looks at its schedules once a second.
+pub(crate) const SCHEDULE_PERIOD_MIN: Duration = SCHEDULE_LOOK;
+/// The longest period of a schedule.
+pub(crate) const SCHEDULE_PERIOD_MAX: Duration = Duration::from_secs(366 * 86_400);
 /// Number of supersteps after which a run stores the version of its graph again, so that it is found without reading
 /// the whole run.
 pub(crate) const GRAPH_CODE_STEPS: i64 = 64;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use annals::base::{Clock, Timestamp};
 use annals::history::ThreadQuery;
@@ -134,6 +135,32 @@ fn times_are_those_of_the_zone_and_bad_ones_are_refused() {
     }
     assert!(Schedule::new("s", "g", "* * * * *").unwrap().zone("Europe/Atlantis").is_err());
     assert!(Schedule::new("", "g", "* * * * *").is_err());
+}
+
+#[apply(each_backend)]
+fn a_period_runs_at_its_multiples_and_misses_by_the_policy() {
+    let hands = hands("2026-11-25T10:07:00Z");
+    let store = place_with(OpenOptions::new().clock(hands.clone()));
+    let graph = Entrypoint::new("report", |(): ()| Ok(1)).compile().unwrap();
+    let every = |seconds| Schedule::every("p", "report", Duration::from_secs(seconds));
+    let schedule = every(90 * 60).unwrap().missed(MissedRuns::RunAll(2));
+    let schedules = Schedules::of(&store);
+    schedules.add(&schedule).unwrap();
+    schedules.pause("p").unwrap();
+    schedules.resume("p").unwrap();
+    let stored = schedules.get("p").unwrap().unwrap();
+    assert!(stored == schedule && stored != every(3_600).unwrap(), "a pause does not count");
+    assert_eq!((stored.cron(), stored.period()), ("", Some(Duration::from_secs(5_400))));
+    let work = || Worker::new(&store).register(&graph).run_until_idle().unwrap().continued;
+    assert_eq!(work(), 0);
+    hands.set("2026-11-25T10:30:10Z");
+    assert_eq!((work(), work()), (1, 0));
+    hands.set("2026-11-29T00:00:00Z");
+    assert_eq!(work(), 2);
+    assert_eq!(runs(&store, "p"), ["2026-11-25T10:30:00", "2026-11-28T22:30:00", "2026-11-29T00:00:00"]);
+    for seconds in [0, 367 * 86_400] {
+        assert!(matches!(every(seconds), Err(StoreError::Invalid { field: "period", .. })), "{seconds}");
+    }
 }
 
 /// The rule by which the clocks of a zone change twice a year.

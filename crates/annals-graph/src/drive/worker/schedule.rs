@@ -5,14 +5,16 @@
 //! processes enqueue it once. The time up to which a schedule has fired is an entry of its own, which only workers
 //! write. *Absent:* limits of the runs, which are those of the queue.
 
-use annals_runs::{Queue, StoreRuns};
 use std::fmt;
+use std::time::Duration;
+
+use annals_runs::{Queue, StoreRuns};
 
 use serde::{Deserialize, Serialize};
 
 use crate::base::limits::NAME_BYTES_MAX;
 use crate::base::{Timestamp, Value};
-use crate::limits::{SCHEDULE_LATE_MAX, SCHEDULE_RUNS_MAX};
+use crate::limits::{SCHEDULE_LATE_MAX, SCHEDULE_PERIOD_MAX, SCHEDULE_PERIOD_MIN, SCHEDULE_RUNS_MAX};
 use crate::store::kv::KvItem;
 use crate::store::{Kv, KvQuery, Store, StoreError};
 
@@ -36,7 +38,7 @@ pub enum MissedRuns {
     RunAll(u32),
 }
 
-/// A schedule: when a graph runs, and with which input.
+/// A schedule: when a graph runs, and with which input. Two schedules are equal if all but a pause is equal.
 ///
 /// # Example
 /// ```
@@ -65,7 +67,15 @@ pub enum MissedRuns {
 #[derive(Clone)]
 pub struct Schedule {
     stored: StoredSchedule,
-    times: WallClock,
+    times: DueTimes,
+}
+
+/// The due times of a schedule.
+#[derive(Clone)]
+enum DueTimes {
+    Cron(WallClock),
+    /// The multiples of a period in microseconds.
+    Every(i64),
 }
 
 /// A schedule, as its entry holds it.
@@ -82,6 +92,9 @@ struct StoredSchedule {
     missed: MissedRuns,
     #[serde(default)]
     clock_changes: ClockChanges,
+    /// The period in microseconds, in place of an expression.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    period: Option<i64>,
     is_paused: bool,
 }
 
@@ -93,7 +106,43 @@ impl Schedule {
     /// [`StoreError::Invalid`] if the expression does not follow the grammar, or if a name is empty or longer than 256
     /// bytes.
     pub fn new(name: impl Into<String>, graph: impl Into<String>, cron: impl Into<String>) -> Result<Self, StoreError> {
-        let (name, graph, cron) = (name.into(), graph.into(), cron.into());
+        Self::named(name.into(), graph.into(), cron.into(), None)
+    }
+
+    /// Names a schedule and the graph that it runs once in each period: at the multiples of the period since
+    /// 1970-01-01T00:00:00Z, so every `30 min` is at :00 and :30 whenever the schedule was added. Changes of the clocks
+    /// and the time zone do not count.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if the period is shorter than a second or longer than 366 days, or as for
+    /// [`Schedule::new`].
+    ///
+    /// # Example
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use annals::base::Timestamp;
+    /// use annals_graph::Schedule;
+    /// use annals_graph::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let sync = Schedule::every("sync", "mail", Duration::from_secs(90 * 60))?;
+    /// let noon: Timestamp = "2026-11-27T12:00:00Z".parse().expect("a timestamp");
+    /// assert_eq!(sync.next_after(noon), "2026-11-27T13:30:00Z".parse().ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn every(name: impl Into<String>, graph: impl Into<String>, period: Duration) -> Result<Self, StoreError> {
+        let micros = i64::try_from(period.as_micros()).ok();
+        let is_allowed = (SCHEDULE_PERIOD_MIN..=SCHEDULE_PERIOD_MAX).contains(&period);
+        let Some(micros) = micros.filter(|_| is_allowed) else {
+            let reason = format!("{period:?} is not from {SCHEDULE_PERIOD_MIN:?} to {SCHEDULE_PERIOD_MAX:?}");
+            return Err(StoreError::Invalid { field: "period", reason });
+        };
+        Self::named(name.into(), graph.into(), String::new(), Some(micros))
+    }
+
+    fn named(name: String, graph: String, cron: String, period: Option<i64>) -> Result<Self, StoreError> {
         for (field, text) in [("schedule", &name), ("graph", &graph)] {
             if text.is_empty() || text.len() > NAME_BYTES_MAX {
                 let reason = format!("its name has {} bytes, and needs 1 to {NAME_BYTES_MAX}", text.len());
@@ -112,11 +161,15 @@ impl Schedule {
             priority,
             missed,
             clock_changes,
+            period,
             is_paused,
         })
     }
 
     fn of(stored: StoredSchedule) -> Result<Self, StoreError> {
+        if let Some(period) = stored.period.filter(|period| *period > 0) {
+            return Ok(Self { stored, times: DueTimes::Every(period) });
+        }
         // The expression ends with the zone, so a sixth field would be taken for one.
         let fields = stored.cron.split_whitespace().count();
         let times = match fields {
@@ -127,7 +180,7 @@ impl Schedule {
             }
         };
         match times {
-            Ok(times) => Ok(Self { stored, times }),
+            Ok(times) => Ok(Self { stored, times: DueTimes::Cron(times) }),
             Err(reason) => Err(StoreError::Invalid { field: "cron expression", reason }),
         }
     }
@@ -201,9 +254,14 @@ impl Schedule {
         &self.stored.graph
     }
 
-    /// Returns the cron expression.
+    /// Returns the cron expression, an empty text of a schedule with a [period](Schedule::period).
     pub fn cron(&self) -> &str {
         &self.stored.cron
+    }
+
+    /// Returns the period, `None` of a schedule with a cron expression.
+    pub fn period(&self) -> Option<Duration> {
+        self.stored.period.and_then(|micros| u64::try_from(micros).ok()).map(Duration::from_micros)
     }
 
     /// Returns whether it is paused: its due times pass, and do not count as missed.
@@ -213,7 +271,11 @@ impl Schedule {
 
     /// Returns the first due time after a timestamp; `None` if there is none.
     pub fn next_after(&self, at: Timestamp) -> Option<Timestamp> {
-        self.times.next_after(at.as_micros()).map(Timestamp::from_micros)
+        let micros = match &self.times {
+            DueTimes::Cron(times) => times.next_after(at.as_micros())?,
+            DueTimes::Every(period) => at.as_micros().div_euclid(*period).checked_add(1)?.checked_mul(*period)?,
+        };
+        Some(Timestamp::from_micros(micros))
     }
 
     /// Returns the due times after `fired` up to `now` at which a run is enqueued, the oldest first, and the last due
@@ -224,7 +286,14 @@ impl Schedule {
             MissedRuns::RunAll(runs) => (runs as usize).clamp(1, SCHEDULE_RUNS_MAX),
         };
         let (mut due, mut last) = (std::collections::VecDeque::new(), None);
-        let mut at = fired;
+        let mut at = match self.times {
+            DueTimes::Cron(_) => fired,
+            // Those that are not enqueued are not counted one by one.
+            DueTimes::Every(period) => {
+                let counted = period.saturating_mul(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1));
+                fired.max(Timestamp::from_micros(now.as_micros().saturating_sub(counted)))
+            }
+        };
         while let Some(next) = self.next_after(at).filter(|next| *next <= now) {
             (at, last) = (next, Some(next));
             due.push_back(next);
@@ -241,6 +310,13 @@ impl Schedule {
         let is_late = |at: &Timestamp| now.as_micros() - at.as_micros() > late_max;
         due.retain(|at| self.stored.missed != MissedRuns::Skip || !is_late(at));
         (due.into(), last)
+    }
+}
+
+impl PartialEq for Schedule {
+    fn eq(&self, other: &Self) -> bool {
+        let unpaused = |of: &StoredSchedule| StoredSchedule { is_paused: false, ..of.clone() };
+        unpaused(&self.stored) == unpaused(&other.stored)
     }
 }
 
