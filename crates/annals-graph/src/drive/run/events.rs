@@ -185,7 +185,12 @@ impl RunEvents {
     pub(super) fn new(listener: Option<&Listener>, thread: Option<&Thread>, graph: &str, run: RunId) -> Option<Self> {
         #[cfg(feature = "tracing")]
         let span = tracing::info_span!(
-            target: "annals", "run", thread = ?thread.map(Thread::id), graph, run = %run, outcome = tracing::field::Empty
+            target: "annals", "run", thread = ?thread.map(Thread::id), graph, run = %run, outcome = tracing::field::Empty,
+            // The names of OpenTelemetry's conventions for generative AI; `otel.name` is the name of the exported span.
+            otel.name = format_args!("invoke_workflow {graph}"),
+            gen_ai.operation.name = "invoke_workflow",
+            gen_ai.workflow.name = graph,
+            gen_ai.conversation.id = thread.map(|thread| thread.id().as_str()),
         );
         #[cfg(feature = "tracing")]
         let is_traced = !span.is_disabled();
