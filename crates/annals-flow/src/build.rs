@@ -9,13 +9,19 @@ use annals_graph::task::Context;
 
 use crate::expression::is_true;
 use crate::nodes;
-use crate::secrets::SecretSource;
+use crate::secrets::{RedactPattern, SecretSource};
 use crate::spec::{FlowEdge, FlowNode, FlowRetry, FlowSpec, FlowWork, Outputs, Reducer};
 
-/// `source` has the values of the secrets when a node runs.
-pub(crate) fn graph(spec: FlowSpec, source: &Arc<SecretSource>) -> Result<CompiledGraph<DynState>, GraphError> {
-    let FlowSpec { name, channels, start, nodes, folder, secrets, .. } = spec;
-    let secrets = move |source: &SecretSource| source.read(&secrets);
+/// `source` has the values of the secrets when a node runs; `around` are the patterns of the workflows around this one.
+pub(crate) fn graph(
+    spec: FlowSpec,
+    source: &Arc<SecretSource>,
+    around: &[RedactPattern],
+) -> Result<CompiledGraph<DynState>, GraphError> {
+    let FlowSpec { name, channels, start, nodes, folder, secrets, redact, .. } = spec;
+    let patterns: Arc<[RedactPattern]> = around.iter().cloned().chain(redact).collect();
+    let known = Arc::clone(&patterns);
+    let secrets = move |source: &SecretSource| source.read(&secrets).map(|secrets| secrets.with_patterns(&known));
     let mut graph = StateGraph::with_schema(schema(channels).build()).name(name);
     for first in start {
         graph = graph.edge(START, first);
@@ -59,24 +65,21 @@ pub(crate) fn graph(spec: FlowSpec, source: &Arc<SecretSource>) -> Result<Compil
                 graph.node_with(Arc::clone(&node), send, options)
             }
             FlowWork::Call(spec, call) => {
-                let inner = InnerFlow::of(*spec, source)?;
+                let inner = InnerFlow::of(*spec, source, &patterns)?;
                 let run = move |state: &DynState, context: &Context| nodes::call(&inner, &call, state, context);
                 graph.node_with(Arc::clone(&node), run, options)
             }
             FlowWork::Each(spec, each) => {
-                let inner = Arc::new(InnerFlow::of(*spec, source)?);
+                let inner = Arc::new(InnerFlow::of(*spec, source, &patterns)?);
                 let run =
                     move |state: &DynState, context: &Context| nodes::run_each(&inner, &each, retry, state, context);
                 graph.node_with(Arc::clone(&node), run, options)
             }
-            FlowWork::Workflow(spec) => graph.node_with(Arc::clone(&node), self::graph(*spec, source)?, options),
+            FlowWork::Workflow(spec) => {
+                graph.node_with(Arc::clone(&node), self::graph(*spec, source, &patterns)?, options)
+            }
         };
-        match after.as_slice() {
-            [] => {}
-            [one] => graph = graph.edge(one.as_str(), Arc::clone(&node)),
-            several => graph = graph.join(several.iter().map(String::as_str), Arc::clone(&node)),
-        }
-        graph = with_edges(graph, node, next);
+        graph = with_edges(graph, node, &after, next);
     }
     graph.compile()
 }
@@ -99,9 +102,9 @@ pub(crate) struct InnerFlow {
 }
 
 impl InnerFlow {
-    fn of(mut spec: FlowSpec, source: &Arc<SecretSource>) -> Result<Self, GraphError> {
+    fn of(mut spec: FlowSpec, source: &Arc<SecretSource>, around: &[RedactPattern]) -> Result<Self, GraphError> {
         let outputs = std::mem::take(&mut spec.outputs);
-        Ok(Self { graph: graph(spec, source)?, outputs })
+        Ok(Self { graph: graph(spec, source, around)?, outputs })
     }
 }
 
@@ -123,7 +126,17 @@ fn schema(channels: Vec<(String, Reducer)>) -> DynSchema {
     schema
 }
 
-fn with_edges(mut graph: StateGraph<DynState>, node: Arc<str>, next: Vec<FlowEdge>) -> StateGraph<DynState> {
+fn with_edges(
+    mut graph: StateGraph<DynState>,
+    node: Arc<str>,
+    after: &[String],
+    next: Vec<FlowEdge>,
+) -> StateGraph<DynState> {
+    match after {
+        [] => {}
+        [one] => graph = graph.edge(one.as_str(), Arc::clone(&node)),
+        several => graph = graph.join(several.iter().map(String::as_str), Arc::clone(&node)),
+    }
     if next.iter().all(|edge| edge.condition.is_none()) {
         for edge in next {
             let target = edge.to.map_or_else(|| Arc::from(END), Arc::from);

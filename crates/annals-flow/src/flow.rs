@@ -8,13 +8,17 @@ use std::time::Duration;
 use annals_graph::annals::base::{Clock, Map, Namespace, SystemClock, Value};
 use annals_graph::annals::history::Thread;
 use annals_graph::annals::state::DynState;
+use annals_graph::annals::store::Store;
 use annals_graph::graph::{Command, CompiledGraph, Drawing};
 use annals_graph::runs::{Queue, Queued, SnapshotRuns, choose_resume_value};
 use annals_graph::task::{Interrupt, RunControl, TaskInfo};
-use annals_graph::{Durability, Input, IntoInput, Outcome, RunEvent, StreamData, StreamMode, TaskStart};
+use annals_graph::{
+    Durability, Input, IntoInput, Outcome, RunEvent, Schedule, Schedules, StreamData, StreamMode, TaskStart,
+};
 
 use crate::error::{Error, Result};
 use crate::limits::{LEASE, SUPERSTEPS_MAX, WAIT_LOOK};
+use crate::notify::NotifyCommands;
 use crate::secrets::SecretSource;
 use crate::spec::Outputs;
 use crate::{build, nodes, parse};
@@ -52,6 +56,8 @@ pub struct Flow {
     /// The names of the secrets, those of workflows in it included.
     secrets: Vec<String>,
     source: Arc<SecretSource>,
+    schedule: Option<Schedule>,
+    notifier: Option<Arc<NotifyCommands>>,
 }
 
 /// The input of [`Flow::run`]: nothing, values of channels, or a resume value.
@@ -211,11 +217,15 @@ impl Flow {
         let channels = spec.channels.iter().map(|(channel, _)| channel.clone()).collect();
         let outputs = std::mem::take(&mut spec.outputs);
         let (secrets, source) = (spec.all_secrets(), Arc::new(SecretSource::default()));
-        let graph = build::graph(spec, &source).map_err(annals_graph::Error::from)?;
+        let schedule = spec.schedule.take().map(|schedule| schedule.update(input.clone()));
+        let (notify, folder, patterns) = (std::mem::take(&mut spec.notify), spec.folder.clone(), spec.redact.clone());
+        let notifier = NotifyCommands::new(notify, folder, spec.secrets.clone(), patterns.into(), Arc::clone(&source));
+        let graph = build::graph(spec, &source, &[]).map_err(annals_graph::Error::from)?;
         // These hold for the runs of a worker as well.
         let graph =
             graph.with_config(|run| run.durability(Durability::Sync).recursion_limit(SUPERSTEPS_MAX).record_ends(true));
-        Ok(Self { graph, description, channels, input, outputs, secrets, source })
+        let flow = Self { graph, description, channels, input, outputs, secrets, source, schedule, notifier };
+        Ok(if flow.notifier.is_some() { flow.on_event(|_| ()) } else { flow })
     }
 
     /// Returns the name: that in the file, or the name of the file without its end.
@@ -325,8 +335,68 @@ impl Flow {
     /// ```
     #[must_use]
     pub fn on_event(mut self, listener: impl Fn(&RunEvent) + Send + Sync + 'static) -> Self {
-        self.graph = self.graph.with_config(|run| run.on_event(listener));
+        let notifier = self.notifier.clone();
+        self.graph = self.graph.with_config(|run| {
+            run.on_event(move |event| {
+                listener(event);
+                if let Some(notifier) = &notifier {
+                    notifier.handle(event);
+                }
+            })
+        });
         self
+    }
+
+    /// Calls `listener` with the reason for which a command of `notify` in the file failed; the first call counts. The
+    /// run goes on.
+    #[must_use]
+    pub fn on_notify_error(self, listener: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        if let Some(notifier) = &self.notifier {
+            notifier.on_error(listener);
+        }
+        self
+    }
+
+    /// Returns the schedule in the file, which has the name of the workflow.
+    pub fn schedule(&self) -> Option<&Schedule> {
+        self.schedule.as_ref()
+    }
+
+    /// Adds the schedule of the file to a store, where the workers find it, in place of the one that the workflow had.
+    /// Without a schedule in the file that one is removed. A pause stays, and an equal schedule is not written again.
+    ///
+    /// # Errors
+    /// [`Error::Run`] as [`Schedules::add`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals_flow::Flow;
+    /// use annals_graph::Schedules;
+    /// use annals_graph::prelude::*;
+    ///
+    /// # fn main() -> annals_flow::Result<()> {
+    /// let text = "name = 'sync'\nschedule = { every = '1h' }\nchannels = { n = 'sum' }\n[nodes.a]\nset = { n = 1 }";
+    /// let (flow, store) = (Flow::parse("sync.toml", text)?, Store::memory());
+    /// flow.add_schedule(&store)?;
+    /// assert_eq!(Schedules::of(&store).get("sync")?.as_ref(), flow.schedule());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn add_schedule(&self, store: &Store) -> Result<()> {
+        let schedules = Schedules::of(store);
+        let before = schedules.get(self.name())?.filter(|before| before.graph() == self.name());
+        match (&self.schedule, before) {
+            (None, None) => {}
+            (None, Some(_)) => _ = schedules.remove(self.name())?,
+            (Some(schedule), Some(before)) if *schedule == before => {}
+            (Some(schedule), before) => {
+                schedules.add(schedule)?;
+                if before.is_some_and(|before| before.is_paused()) {
+                    schedules.pause(self.name())?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Sets where the values of the secrets of the file come from; the first call counts. A value is read whenever a

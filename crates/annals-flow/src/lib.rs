@@ -55,11 +55,14 @@
 //! - *No TLS*: a request goes to `http://` alone, and a command such as `curl` makes others.
 
 mod build;
+mod command_log;
 mod error;
 mod expression;
+mod files;
 mod flow;
 pub mod limits;
 mod nodes;
+mod notify;
 mod parse;
 mod problem;
 mod process;
@@ -69,6 +72,7 @@ mod secrets;
 mod spec;
 mod tree;
 
+pub use command_log::CommandLog;
 pub use error::{Error, Result};
 pub use flow::{Flow, FlowEnd, FlowEvent, FlowInput};
 pub use problem::{FileError, FlowProblem};

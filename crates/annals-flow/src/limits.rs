@@ -26,6 +26,28 @@ pub(crate) const REDIRECTS_MAX: u32 = 5;
 pub(crate) const REQUEST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 /// Bytes at the end of stderr that the error of a command shows.
 pub(crate) const STDERR_BYTES_MAX: usize = 4_096;
+/// Bytes at the end of stdout and of stderr that are stored of a command, each.
+pub(crate) const LOG_BYTES_MAX: usize = 64 << 10;
+/// Bytes at the end of each output that are stored of the command of an item, of which a step can have 10,000.
+pub(crate) const LOG_ITEM_BYTES_MAX: usize = 4 << 10;
+/// Characters of an item that stand in the log of its command.
+pub(crate) const LOG_ITEM_CHARS_MAX: usize = 200;
+/// The time between two commits of what a running command prints.
+pub(crate) const LOG_INTERVAL: Duration = Duration::from_secs(1);
+/// Patterns of `redact`.
+pub(crate) const REDACT_PATTERNS_MAX: usize = 100;
+/// Characters of a pattern of `redact` before its first `*`, at least.
+pub(crate) const REDACT_CHARS_MIN: usize = 3;
+/// Bytes of a pattern of `redact`.
+pub(crate) const REDACT_BYTES_MAX: usize = 256;
+/// Files of a node with `files`.
+pub(crate) const FILES_MAX: usize = 100;
+/// Bytes of a file that is a result.
+pub(crate) const RESULT_FILE_BYTES_MAX: u64 = 16 << 30;
+/// The time that the command of a notification may take.
+pub(crate) const NOTIFY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Interrupts for which a process remembers that its person was notified.
+pub(crate) const NOTIFIED_MAX: usize = 10_000;
 /// Items of a list that a node with `each` maps.
 pub(crate) const EACH_ITEMS_MAX: usize = 10_000;
 /// Items of a list that are mapped at a time.
@@ -63,4 +85,12 @@ const _: () = assert!(REQUEST_TIMEOUT_DEFAULT.as_nanos() < DURATION_MAX.as_nanos
 const _: () = assert!(CHOICES_MAX < NODES_MAX);
 const _: () = assert!(PARALLEL_MAX <= EACH_ITEMS_MAX && NAME_BYTES_MAX < EXPRESSION_BYTES_MAX);
 const _: () = assert!(EXPRESSION_BYTES_MAX < FILE_BYTES_MAX && FILE_BYTES_MAX < OUTPUT_BYTES_MAX);
-const _: () = assert!(NODES_MAX < EDGES_MAX && ERROR_BODY_CHARS_MAX < STDERR_BYTES_MAX);
+const _: () =
+    assert!(COMMAND_LOOK_MAX.as_nanos() < LOG_INTERVAL.as_nanos() && LOG_INTERVAL.as_nanos() < LEASE.as_nanos());
+const _: () = assert!(STDERR_BYTES_MAX <= LOG_ITEM_BYTES_MAX && LOG_ITEM_BYTES_MAX < LOG_BYTES_MAX);
+const _: () = assert!(LOG_BYTES_MAX < OUTPUT_BYTES_MAX && LOG_ITEM_CHARS_MAX < LOG_ITEM_BYTES_MAX);
+const _: () = assert!(REDACT_CHARS_MIN < REDACT_BYTES_MAX && FILES_MAX <= CHANNELS_MAX);
+const _: () =
+    assert!(NOTIFY_TIMEOUT.as_nanos() < DURATION_MAX.as_nanos() && RESULT_FILE_BYTES_MAX > 0 && NOTIFIED_MAX > 0);
+const _: () =
+    assert!(REDACT_PATTERNS_MAX < NODES_MAX && NODES_MAX < EDGES_MAX && ERROR_BODY_CHARS_MAX < STDERR_BYTES_MAX);

@@ -10,9 +10,11 @@ use annals_graph::graph::{NodeResult, RetryPolicy};
 use annals_graph::task::{Context, Task};
 
 use crate::build::InnerFlow;
+use crate::command_log::{CommandLog, OutputTails};
 use crate::expression::text_of;
-use crate::limits::{EACH_ITEMS_MAX, REQUEST_TIMEOUT_DEFAULT};
-use crate::process::{CommandError, CommandOutput, ReadyCommand, shown};
+use crate::files;
+use crate::limits::{EACH_ITEMS_MAX, LOG_BYTES_MAX, LOG_ITEM_BYTES_MAX, LOG_ITEM_CHARS_MAX, REQUEST_TIMEOUT_DEFAULT};
+use crate::process::{CommandError, CommandOutput, CommandWatch, PrintedAt, ReadyCommand, shown};
 use crate::request::ReadyRequest;
 use crate::secrets::Secrets;
 use crate::spec::{
@@ -92,10 +94,13 @@ pub(crate) fn run(
     ready.env.extend(secrets.iter().cloned());
     let Some(list) = &spec.items else {
         let stdin = Value::Map(state.to_map()).to_json().to_string().into_bytes();
+        let folder = ready.folder.clone();
         let command = ReadyCommand { stdin, ..ready };
         let program = command.program();
-        let output = secrets.redacted_output(command.run(&|| context.is_cancelled()))?;
-        return update(spec, &program, output);
+        let output = logged(command, None, &secrets, context)?;
+        let is_success = output.status == 0;
+        let update = update(spec, &program, output)?;
+        return if is_success { with_files(update, spec, &folder, state, context) } else { Ok(update) };
     };
     let items = items(list, state)?;
     let is_matrix = matches!(list, ItemList::Matrix(_));
@@ -111,12 +116,50 @@ pub(crate) fn run(
         let stdin = item.to_json().to_string().into_bytes();
         let command = ReadyCommand { argv: argv.clone(), env, folder: folder.clone(), stdin, timeout };
         let program = command.program();
-        let output = checked(&program, secrets.redacted_output(command.run(&|| context.is_cancelled()))?)?;
+        let output = checked(&program, logged(command, Some(&item), &secrets, context)?)?;
         Ok(formatted(format, &program, output.stdout)?)
     });
     let results = map(&task, retry, items, spec.parallel, context)?;
     let into = spec.into.as_deref().unwrap_or_default();
     Ok(DynUpdate::new().set(into, Value::List(results)))
+}
+
+/// Runs a command whose output is stored with its task, while it runs and at its end.
+fn logged(
+    command: ReadyCommand,
+    item: Option<&Value>,
+    secrets: &Secrets,
+    context: &Context,
+) -> Result<CommandOutput, CommandError> {
+    let shown_item = item.map(|item| text_of(item).chars().take(LOG_ITEM_CHARS_MAX).collect::<String>());
+    let printed = |tails: &OutputTails, at: PrintedAt| {
+        let exit = match at {
+            PrintedAt::Running => None,
+            PrintedAt::End(exit) => exit,
+        };
+        let log = tails.log(secrets, at != PrintedAt::Running);
+        let item = shown_item.clone().map(|item| secrets.redacted(item));
+        let log = CommandLog { item, attempt: context.attempt(), exit, ..log };
+        // A run without a thread stores nothing.
+        _ = context.store_output(log.into_value());
+    };
+    let most = if item.is_some() { LOG_ITEM_BYTES_MAX } else { LOG_BYTES_MAX };
+    let watch = CommandWatch { is_cancelled: &|| context.is_cancelled(), printed: &printed, most };
+    secrets.redacted_output(command.run(&watch))
+}
+
+/// Adds the files that a command has written to its update.
+fn with_files(
+    update: DynUpdate,
+    spec: &RunSpec,
+    folder: &Path,
+    state: &DynState,
+    context: &Context,
+) -> NodeResult<DynUpdate> {
+    spec.files.iter().try_fold(update, |update, (channel, path)| {
+        let path = folder.join(path.text(state)?);
+        Ok(update.set(channel.as_str(), files::result_of(&path, &|| context.is_cancelled())?))
+    })
 }
 
 /// Runs a workflow that shares no channel with the one around it.

@@ -1,6 +1,7 @@
 //! Reads a workflow from the text of a file. All problems of a file are reported at once.
 
 mod mapped;
+mod whole;
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -10,7 +11,9 @@ use annals_graph::annals::base::{Map, Value};
 
 use crate::error::{Error, Result};
 use crate::expression::{Expression, FixedKind};
-use crate::limits::{ATTEMPTS_MAX, CHANNELS_MAX, CHOICES_MAX, DEPTH_MAX, EDGES_MAX, FILE_BYTES_MAX, NODES_MAX};
+use crate::limits::{
+    ATTEMPTS_MAX, CHANNELS_MAX, CHOICES_MAX, DEPTH_MAX, EDGES_MAX, FILE_BYTES_MAX, FILES_MAX, NODES_MAX,
+};
 use crate::problem::{FileError, nearest};
 use crate::reader::FileReader;
 use crate::spec::{
@@ -19,14 +22,27 @@ use crate::spec::{
 };
 use crate::tree::{self, FileMember, FileValue, ValueKind};
 
-const FILE_KEYS: &[&str] = &["name", "description", "channels", "input", "start", "outputs", "secrets", "nodes"];
+const FILE_KEYS: &[&str] = &[
+    "name",
+    "description",
+    "channels",
+    "input",
+    "start",
+    "outputs",
+    "secrets",
+    "redact",
+    "notify",
+    "schedule",
+    "nodes",
+];
 const NODE_KEYS: &[&str] = &[
     "run", "set", "wait", "ask", "http", "workflow", "after", "next", "into", "format", "status", "env", "folder",
     "timeout", "method", "headers", "body", "retry", "each", "parallel", "answer", "choices", "matrix", "with",
+    "files",
 ];
 /// The keys of which a node has exactly one, each with those that belong to it.
 const WORK_KEYS: &[(&str, &[&str])] = &[
-    ("run", &["into", "format", "status", "env", "folder", "timeout", "each", "matrix", "parallel"]),
+    ("run", &["into", "format", "status", "env", "folder", "timeout", "each", "matrix", "parallel", "files"]),
     ("set", &[]),
     ("wait", &[]),
     ("ask", &["into", "answer", "choices"]),
@@ -142,8 +158,24 @@ impl FlowParser<'_> {
             let hint = "every node follows another one: name the first with start = \"NODE\"";
             self.reader.problem(&listed[0].span, "the workflow has no first node", Some(hint.into()));
         }
+        let redact = self.redact(get("redact"));
+        let notify = self.notify(get("notify"));
+        let schedule = self.schedule(get("schedule"), &name);
         let (folder, outputs, secrets) = (self.folder.clone(), Outputs(outputs), self.secrets.clone());
-        Ok(FlowSpec { name, description, folder, channels, input, start, outputs, secrets, nodes })
+        Ok(FlowSpec {
+            name,
+            description,
+            folder,
+            channels,
+            input,
+            start,
+            outputs,
+            secrets,
+            redact,
+            notify,
+            schedule,
+            nodes,
+        })
     }
 
     fn limit(&mut self, n: usize, max: usize, what: &str, root: &FileValue) {
@@ -347,8 +379,17 @@ impl FlowParser<'_> {
             env.extend(self.filled(&variable.value).map(|value| (variable.key.clone(), value)));
         }
         self.needs_into(members, &["format", "each", "matrix"]);
-        if let Some(value) = get("status").filter(|_| get("each").or(get("matrix")).is_some()) {
-            self.reader.problem(&value.span, "`status` does not go with `each` or `matrix`", None);
+        for key in ["status", "files"] {
+            if let Some(value) = get(key).filter(|_| get("each").or(get("matrix")).is_some()) {
+                self.reader.problem(&value.span, format!("`{key}` does not go with `each` or `matrix`"), None);
+            }
+        }
+        let mut files = Vec::new();
+        for (channel, path) in self.by_channel(get("files")) {
+            files.extend(self.filled(path).map(|path| (channel, path)));
+        }
+        if let Some(value) = get("files").filter(|_| files.len() > FILES_MAX) {
+            self.reader.problem(&value.span, format!("there are more than {FILES_MAX} files"), None);
         }
         let format = get("format").and_then(|value| self.reader.word(value, OUTPUT_FORMATS));
         Some(FlowWork::Run(RunSpec {
@@ -361,6 +402,7 @@ impl FlowParser<'_> {
             status: self.channel(get("status")),
             items,
             parallel,
+            files,
         }))
     }
 

@@ -1,15 +1,17 @@
-//! Runs a command with its input, and collects its output. Time and output are limited; a command over a limit is
-//! killed with its process group.
+//! Runs a command with its input, and collects its output, which an observer is shown as it is printed. Time and output
+//! are limited; a command over a limit is killed with its process group.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use annals_graph::annals::base::{Clock, SystemClock};
 
-use crate::limits::{COMMAND_LOOK_MAX, COMMAND_LOOK_MIN, OUTPUT_BYTES_MAX, PIPE_GRACE, STDERR_BYTES_MAX};
+use crate::command_log::{OutputTail, OutputTails, locked};
+use crate::limits::{COMMAND_LOOK_MAX, COMMAND_LOOK_MIN, LOG_INTERVAL, OUTPUT_BYTES_MAX, PIPE_GRACE, STDERR_BYTES_MAX};
 
 /// A command that is ready to run.
 #[derive(Debug)]
@@ -27,6 +29,24 @@ pub(crate) struct CommandOutput {
     pub(crate) status: i32,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: String,
+}
+
+/// The observer of a command that runs.
+pub(crate) struct CommandWatch<'a> {
+    /// Returns whether the command is to be killed. It is asked while the command runs.
+    pub(crate) is_cancelled: &'a dyn Fn() -> bool,
+    /// Is shown the output at an interval, and whole at the end.
+    pub(crate) printed: &'a dyn Fn(&OutputTails, PrintedAt),
+    /// The number of bytes at the end of each output that it is shown.
+    pub(crate) most: usize,
+}
+
+/// The time at which an output is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PrintedAt {
+    Running,
+    /// The end, with the exit code of a command that was not killed.
+    End(Option<i32>),
 }
 
 /// The failure of a command.
@@ -55,8 +75,17 @@ impl ReadyCommand {
         self.argv.first().map(|program| format!("`{program}`")).unwrap_or_default()
     }
 
-    /// Runs the command to its end. `is_cancelled` is asked while it runs.
-    pub(crate) fn run(self, is_cancelled: &dyn Fn() -> bool) -> Result<CommandOutput, CommandError> {
+    /// Runs the command to its end.
+    pub(crate) fn run(self, watch: &CommandWatch<'_>) -> Result<CommandOutput, CommandError> {
+        let tails = OutputTails::new(watch.most);
+        let ended = self.run_with(watch, &tails);
+        if tails.printed() > 0 {
+            (watch.printed)(&tails, PrintedAt::End(ended.as_ref().ok().map(|output| output.status)));
+        }
+        ended
+    }
+
+    fn start(self, tails: &OutputTails) -> Result<StartedCommand, CommandError> {
         let program = self.program();
         let mut command = Command::new(self.argv.first().map_or("", String::as_str));
         command.args(self.argv.iter().skip(1)).envs(self.env).current_dir(&self.folder);
@@ -70,9 +99,15 @@ impl ReadyCommand {
             // A command need not read its input: an error of the pipe is dropped.
             std::thread::spawn(move || _ = stdin.write_all(&bytes));
         }
-        let stdout = child.stdout.take().map(|pipe| read_start(pipe, OUTPUT_BYTES_MAX));
-        let stderr = child.stderr.take().map(|pipe| read_end(pipe, STDERR_BYTES_MAX));
+        let stdout = child.stdout.take().map(|pipe| read_start(pipe, OUTPUT_BYTES_MAX, Arc::clone(&tails.stdout)));
+        let stderr = child.stderr.take().map(|pipe| read_end(pipe, STDERR_BYTES_MAX, Arc::clone(&tails.stderr)));
+        Ok(StartedCommand { program, timeout: self.timeout, child, stdout, stderr })
+    }
+
+    fn run_with(self, watch: &CommandWatch<'_>, tails: &OutputTails) -> Result<CommandOutput, CommandError> {
+        let StartedCommand { program, timeout, mut child, stdout, stderr } = self.start(tails)?;
         let since = SystemClock.elapsed();
+        let (mut shown_at, mut shown) = (since, 0);
         let mut out = None;
         let mut pause = COMMAND_LOOK_MIN;
         let status = loop {
@@ -84,13 +119,16 @@ impl ReadyCommand {
                     return Err(CommandError::Wait { program, source });
                 }
             }
-            if let Some(timeout) =
-                self.timeout.filter(|timeout| SystemClock.elapsed().saturating_sub(since) >= *timeout)
-            {
+            let now = SystemClock.elapsed();
+            if let Some(timeout) = timeout.filter(|timeout| now.saturating_sub(since) >= *timeout) {
                 kill(&mut child);
                 return Err(CommandError::TimedOut { program, timeout });
             }
-            if is_cancelled() {
+            if now.saturating_sub(shown_at) >= LOG_INTERVAL && tails.printed() > shown {
+                (shown_at, shown) = (now, tails.printed());
+                (watch.printed)(tails, PrintedAt::Running);
+            }
+            if (watch.is_cancelled)() {
                 kill(&mut child);
                 return Err(CommandError::Cancelled { program });
             }
@@ -119,9 +157,18 @@ impl ReadyCommand {
         let stderr = String::from_utf8_lossy(&ended(stderr)?).trim().to_owned();
         match status.code() {
             Some(status) => Ok(CommandOutput { status, stdout, stderr }),
-            None => Err(CommandError::Status { program, status: status.to_string(), stderr: shown(&stderr) }),
+            None => Err(CommandError::Status { program, status: status.to_string(), stderr: self::shown(&stderr) }),
         }
     }
+}
+
+/// A command that runs, with the readers of its pipes.
+struct StartedCommand {
+    program: String,
+    timeout: Option<Duration>,
+    child: Child,
+    stdout: Option<Receiver<Vec<u8>>>,
+    stderr: Option<Receiver<Vec<u8>>>,
 }
 
 /// Returns the end of stderr, as errors show it.
@@ -130,12 +177,16 @@ pub(crate) fn shown(stderr: &str) -> String {
 }
 
 /// Reads one byte more than `max`, then nothing.
-fn read_start(pipe: impl Read + Send + 'static, max: usize) -> Receiver<Vec<u8>> {
+fn read_start(pipe: impl Read + Send + 'static, max: usize, tail: Arc<Mutex<OutputTail>>) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
-        let mut bytes = Vec::new();
+        let (mut bytes, mut buffer) = (Vec::new(), [0; 4_096]);
+        let mut pipe = pipe.take(max as u64 + 1);
         // An error of the pipe is its end.
-        _ = pipe.take(max as u64 + 1).read_to_end(&mut bytes);
+        while let n @ 1.. = read_some(&mut pipe, &mut buffer) {
+            locked(&tail).push(&buffer[..n]);
+            bytes.extend_from_slice(&buffer[..n]);
+        }
         debug_assert!(bytes.len() <= max + 1, "one byte more tells that the output is too long");
         sender.send(bytes)
     });
@@ -143,11 +194,12 @@ fn read_start(pipe: impl Read + Send + 'static, max: usize) -> Receiver<Vec<u8>>
 }
 
 /// Reads a pipe to its end and retains the last bytes.
-fn read_end(mut pipe: impl Read + Send + 'static, max: usize) -> Receiver<Vec<u8>> {
+fn read_end(mut pipe: impl Read + Send + 'static, max: usize, tail: Arc<Mutex<OutputTail>>) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         let (mut bytes, mut buffer) = (Vec::new(), [0; 4_096]);
-        while let Ok(n @ 1..) = pipe.read(&mut buffer) {
+        while let n @ 1.. = read_some(&mut pipe, &mut buffer) {
+            locked(&tail).push(&buffer[..n]);
             bytes.extend_from_slice(&buffer[..n]);
             let over = bytes.len().saturating_sub(max);
             bytes.drain(..over);
@@ -156,6 +208,16 @@ fn read_end(mut pipe: impl Read + Send + 'static, max: usize) -> Receiver<Vec<u8
         sender.send(bytes)
     });
     receiver
+}
+
+/// Returns the number of bytes read, 0 at the end of the pipe.
+fn read_some(pipe: &mut impl Read, buffer: &mut [u8]) -> usize {
+    loop {
+        match pipe.read(buffer) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            read => return read.unwrap_or(0),
+        }
+    }
 }
 
 /// Kills the process group of a child, and the child.
@@ -176,7 +238,30 @@ mod tests {
     fn sh(script: &str, timeout: Option<u64>) -> Result<CommandOutput, CommandError> {
         let argv = ["sh", "-c", script].map(String::from).to_vec();
         let timeout = timeout.map(Duration::from_millis);
-        ReadyCommand { argv, env: vec![], folder: ".".into(), stdin: b"input".to_vec(), timeout }.run(&|| false)
+        let command = ReadyCommand { argv, env: vec![], folder: ".".into(), stdin: b"input".to_vec(), timeout };
+        command.run(&CommandWatch { is_cancelled: &|| false, printed: &|_, _| (), most: 1_024 })
+    }
+
+    #[test]
+    fn the_output_of_a_command_is_shown_while_it_runs_and_at_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = "echo first; echo half >&2; until [ -e go ]; do sleep 0.01; done; echo last; exit 3";
+        let argv = ["sh", "-c", script].map(String::from).to_vec();
+        let command =
+            ReadyCommand { argv, env: vec![], folder: folder.path().to_owned(), stdin: vec![], timeout: None };
+        let shown = Mutex::new(Vec::new());
+        let printed = |tails: &OutputTails, at: PrintedAt| {
+            let log = tails.log(&crate::secrets::Secrets::default(), at != PrintedAt::Running);
+            if !log.stdout.is_empty() && !log.stderr.is_empty() {
+                std::fs::write(folder.path().join("go"), "").unwrap();
+            }
+            shown.lock().unwrap().push((log.stdout, log.stderr, at));
+        };
+        command.run(&CommandWatch { is_cancelled: &|| false, printed: &printed, most: 1_024 }).unwrap();
+        let shown = shown.into_inner().unwrap();
+        let of = |stdout: &str, at| (stdout.to_owned(), "half\n".to_owned(), at);
+        assert!(shown.contains(&of("first\n", PrintedAt::Running)), "{shown:?}");
+        assert_eq!(shown.last(), Some(&of("first\nlast\n", PrintedAt::End(Some(3)))));
     }
 
     #[test]
@@ -208,7 +293,8 @@ mod tests {
         let (env, folder, stdin) = (vec![], folder.path().to_owned(), Vec::new());
         let child = || std::fs::read_to_string(folder.join("child")).ok();
         let command = ReadyCommand { argv, env, folder: folder.clone(), stdin, timeout: None };
-        assert!(matches!(command.run(&|| child().is_some()), Err(CommandError::Cancelled { .. })));
+        let watch = CommandWatch { is_cancelled: &|| child().is_some(), printed: &|_, _| (), most: 1_024 };
+        assert!(matches!(command.run(&watch), Err(CommandError::Cancelled { .. })));
         let child = child().unwrap();
         let since = SystemClock.elapsed();
         while runs(child.trim()) {

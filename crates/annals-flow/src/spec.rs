@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use annals_graph::Schedule;
 use annals_graph::annals::base::{Map, Value};
 
 use crate::expression::Expression;
+use crate::secrets::RedactPattern;
 
 /// A workflow. Every name in it was looked up.
 #[derive(Debug)]
@@ -20,7 +22,20 @@ pub(crate) struct FlowSpec {
     pub(crate) outputs: Outputs,
     /// The names of the secrets.
     pub(crate) secrets: Vec<String>,
+    /// The patterns of secrets without a name.
+    pub(crate) redact: Vec<RedactPattern>,
+    pub(crate) notify: NotifySpec,
+    pub(crate) schedule: Option<Schedule>,
     pub(crate) nodes: Vec<FlowNode>,
+}
+
+/// The commands that tell a person of a run.
+#[derive(Debug, Default)]
+pub(crate) struct NotifySpec {
+    /// The words of the command for an open interrupt.
+    pub(crate) ask: Option<Vec<String>>,
+    /// The words of the command for a run that failed.
+    pub(crate) failure: Option<Vec<String>>,
 }
 
 /// The named values that a workflow returns; without any it returns its channels.
@@ -202,6 +217,8 @@ pub(crate) struct RunSpec {
     pub(crate) status: Option<String>,
     pub(crate) items: Option<ItemList>,
     pub(crate) parallel: usize,
+    /// The channels of files that the command writes, and their paths.
+    pub(crate) files: Vec<(String, Filled)>,
 }
 
 /// The formats of stdout that is written to a channel.

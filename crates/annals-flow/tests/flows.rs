@@ -41,7 +41,7 @@ fn every_block_of_the_reference_is_read() {
             read += 1;
         }
     }
-    assert_eq!(read, 8);
+    assert_eq!(read, 9);
     let first = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(state(first, folder.path())["greeting"], "Good day, Ada");

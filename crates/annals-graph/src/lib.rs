@@ -549,7 +549,8 @@
 //! ## Go back in time
 //!
 //! A run can start from any [`Snapshot`](history::Snapshot). The old continuation is not changed; the new one is a
-//! branch of the thread, or with [`fork_to`](history::Snapshot::fork_to) a thread of its own.
+//! branch of the thread, or with [`fork_to`](history::Snapshot::fork_to) a thread of its own. Here a step runs once
+//! more with a change, beside the original; `annals rerun` does so for workflow files.
 //!
 //! ```
 //! use annals_graph::prelude::*;
@@ -575,6 +576,11 @@
 //! graph.update_state(&fork, Plan::update().city("Oslo"), Some(START))?;
 //! assert_eq!(graph.invoke(&fork, Input::Continue)?.state().hotel, "Grand Hotel Oslo");
 //! assert_eq!(graph.get_state(&thread)?.values.hotel, "Grand Hotel Rome");
+//!
+//! // Both ends side by side.
+//! let ends = annals::history::diff(&thread.head()?.expect("an end"), &fork.head()?.expect("an end"))?;
+//! let changed: Vec<_> = ends.channels.iter().map(|channel| channel.channel().to_string()).collect();
+//! assert_eq!(changed, ["city", "hotel"]);
 //! # Ok(())
 //! # }
 //! ```
