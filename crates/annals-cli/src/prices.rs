@@ -1,8 +1,10 @@
 //! The prices of models by date, from a table in the program or from a file.
 //!
 //! A file is a JSON list of `{"model", "from", "input", "output", "cache_read"?, "cache_write"?}`: US dollars for a
-//! million tokens, valid from a day until the next entry of the model. Invariant: a model or a day that no entry names
-//! has no price.
+//! million tokens, valid from a day until the next entry of the model. An entry of the table in the program has also
+//! its `source`, a commit of github.com/pydantic/genai-prices, whose file names the page of the provider, and the day
+//! on which the price was `checked` there; `from` is the day in the name of the model's first version. Invariant: a
+//! model or a day that no entry names has no price.
 
 use std::fs;
 use std::path::Path;
@@ -157,6 +159,18 @@ mod tests {
         assert_eq!(cost("o3-deep", "2026-01-01"), None);
         assert_eq!(cost("anthropic/claude-sonnet-4-5-20250929", "2026-01-01"), Some(3.0));
         assert_eq!(cost("claude-sonnet-4-6", "2026-01-01"), None, "another model");
+    }
+
+    #[test]
+    fn each_price_of_the_table_has_a_source_and_the_day_of_its_check() {
+        let table: Json = serde_json::from_str(TABLE).unwrap();
+        let entries = table.as_array().unwrap();
+        assert!(!entries.is_empty());
+        for entry in entries {
+            let (from, checked) = (entry["from"].as_str().unwrap(), entry["checked"].as_str().unwrap());
+            assert!(entry["source"].as_str().unwrap().starts_with("genai-prices "), "{entry}");
+            assert!(checked.len() == 10 && from <= checked, "{entry}");
+        }
     }
 
     #[test]
