@@ -37,6 +37,7 @@ mod log;
 mod manual;
 mod mcp;
 mod message_diff;
+mod otlp;
 mod output;
 mod outside;
 mod pager;

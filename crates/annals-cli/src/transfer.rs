@@ -24,6 +24,7 @@ use crate::errors::CommandFailure;
 use crate::histories;
 use crate::key::NamedStore;
 use crate::langgraph;
+use crate::otlp;
 use crate::output::{Printer, SafeLines, count, escape, note};
 use crate::point::{self, resolve};
 use crate::site;
@@ -46,6 +47,10 @@ pub(crate) fn export(
     }
     let (format, point) = match (&args.format, &args.point) {
         (ExportFormat::LangGraph(form), _) => return langgraph::export(args, *form, store, out),
+        (ExportFormat::Otlp, Some(_)) if args.out.is_some() => {
+            return Err(CommandFailure::usage("--format otlp-json prints, and has no --out"));
+        }
+        (ExportFormat::Otlp, Some(thread)) => return otlp::export(thread, store, out),
         (_, None) if args.out.is_some() => return Err(CommandFailure::usage("--all prints, and has no --out")),
         (ExportFormat::Turns, None) => return histories::export(store, out),
         (ExportFormat::Turns, Some(_)) => return Err(CommandFailure::usage("--format turns-json needs --all")),

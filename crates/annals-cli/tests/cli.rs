@@ -28,6 +28,8 @@ mod listings;
 mod maps;
 #[path = "cli/mcp.rs"]
 mod mcp;
+#[path = "cli/otlp.rs"]
+mod otlp;
 #[path = "cli/outside.rs"]
 mod outside;
 #[path = "cli/picture.rs"]

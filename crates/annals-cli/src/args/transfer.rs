@@ -18,7 +18,8 @@ pub(crate) struct ExportArgs {
     pub(crate) all: bool,
     /// Format of each message: langchain (also json, and jsonl with lines), openai or pydantic-ai; markdown or html
     /// for a transcript; thread for the whole thread as a store file, which import takes back; langgraph-sqlite for a
-    /// database that LangGraph continues, langgraph-json for its checkpoints; with --all: turns-json
+    /// database that LangGraph continues, langgraph-json for its checkpoints; otlp-json for the runs, steps and model
+    /// calls of a thread as spans of OpenTelemetry; with --all: turns-json
     #[arg(long, visible_alias = "to", value_name = "FORMAT", value_parser = export_format, default_value = "langchain")]
     pub(crate) format: ExportFormat,
     /// Write one JSON object per line in place of a JSON list
@@ -147,6 +148,8 @@ pub(crate) enum ExportFormat {
     Turns,
     /// The checkpoints as LangGraph has them.
     LangGraph(LangGraphForm),
+    /// The runs, steps and model calls as spans of OpenTelemetry.
+    Otlp,
 }
 
 /// The format of a transcript.
@@ -161,6 +164,7 @@ fn export_format(name: &str) -> Result<ExportFormat, String> {
     match name {
         "turns-json" => Ok(ExportFormat::Turns),
         "thread" => Ok(ExportFormat::Thread),
+        "otlp-json" => Ok(ExportFormat::Otlp),
         "langgraph-sqlite" => Ok(ExportFormat::LangGraph(LangGraphForm::Sqlite)),
         "langgraph-json" => Ok(ExportFormat::LangGraph(LangGraphForm::Json)),
         "json" => Ok(ExportFormat::Messages(Arc::new(LangChainFormat))),
@@ -170,7 +174,7 @@ fn export_format(name: &str) -> Result<ExportFormat, String> {
         name => message_format(name).map(ExportFormat::Messages).map_err(|error| {
             format!(
                 "{error}, json, jsonl, markdown, html, thread, turns-json, langgraph-sqlite, \
-                 langgraph-json"
+                 langgraph-json, otlp-json"
             )
         }),
     }
