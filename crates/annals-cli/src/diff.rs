@@ -279,7 +279,7 @@ fn document(before: Option<&Snapshot>, after: &Snapshot, found: &Diff) -> Json {
     })
 }
 
-fn channel_document(channel: &ChannelDiff) -> Json {
+pub(crate) fn channel_document(channel: &ChannelDiff) -> Json {
     let name = &**channel.channel();
     let list = |values: &[&Value]| values.iter().map(|value| value.to_json()).collect::<Vec<_>>();
     match channel {

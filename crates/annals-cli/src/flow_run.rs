@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use annals::base::{Map, Value};
+use annals::history::Thread;
 use annals::store::{OpenOptions, Store};
 use annals_flow::{Error, Flow, FlowEnd, FlowEvent, FlowInput};
 use annals_graph::{RunEvent, RunEventKind};
@@ -41,21 +42,7 @@ pub(crate) fn run(args: &RunArgs, store: NamedStore<'_>, out: &mut Printer) -> R
     if args.input.is_some() && !args.again && thread.head()?.is_some() {
         output::note(format!("thread {} has a run: it continues with its own input", escape(name)));
     }
-    let mut closed = Ok(());
-    let mut running: Vec<ProgressLine> = Vec::new();
-    let ended = flow.run(&thread, input, &mut |event| {
-        if closed.is_ok() {
-            closed = show(&event, out);
-        }
-        follow(&event, &mut running);
-        if !output::is_quiet() {
-            progress::show_lines(running.clone());
-        }
-    });
-    progress::clear();
-    let ended = ended.map_err(failure)?;
-    closed?;
-    let (state, question, expected) = match ended {
+    let (state, question, expected) = match run_shown(&flow, &thread, input, out)? {
         FlowEnd::Done { state } => (state, None, None),
         FlowEnd::Interrupted { state, interrupts } => {
             let first = interrupts.into_iter().next();
@@ -86,9 +73,34 @@ pub(crate) fn run(args: &RunArgs, store: NamedStore<'_>, out: &mut Printer) -> R
     Ok(u8::from(question.is_some()))
 }
 
+/// Runs a workflow on a thread, and prints its events.
+pub(crate) fn run_shown(
+    flow: &Flow,
+    thread: &Thread,
+    input: FlowInput,
+    out: &mut Printer,
+) -> Result<FlowEnd, CommandFailure> {
+    let mut closed = Ok(());
+    let mut running: Vec<ProgressLine> = Vec::new();
+    let ended = flow.run(thread, input, &mut |event| {
+        if closed.is_ok() {
+            closed = show(&event, out);
+        }
+        follow(&event, &mut running);
+        if !output::is_quiet() {
+            progress::show_lines(running.clone());
+        }
+    });
+    progress::clear();
+    let ended = ended.map_err(failure)?;
+    closed?;
+    Ok(ended)
+}
+
 /// Reads a workflow that is to run. Its secrets are variables of the environment.
 pub(crate) fn open(file: &Path) -> Result<Flow, CommandFailure> {
-    Ok(Flow::open(file).map_err(failure)?.secrets(variable))
+    let flow = Flow::open(file).map_err(failure)?.secrets(variable);
+    Ok(flow.on_notify_error(|error| output::note(escape(error))))
 }
 
 #[allow(clippy::disallowed_methods, reason = "the secrets of a workflow come from the environment")]
@@ -122,7 +134,7 @@ pub(crate) fn open_beside(store: NamedStore<'_>, file: &Path) -> Result<Store, C
 }
 
 /// Says that a run waits for another program.
-fn note_lock_wait(event: &RunEvent) {
+pub(crate) fn note_lock_wait(event: &RunEvent) {
     if matches!(event.kind, RunEventKind::LockWait { .. }) {
         output::note(format!("the run is {}", event.kind));
     }

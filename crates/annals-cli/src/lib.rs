@@ -34,6 +34,7 @@ mod lineage;
 mod lines;
 mod links;
 mod log;
+mod logs;
 mod manual;
 mod mcp;
 mod message_diff;
@@ -49,6 +50,7 @@ mod prices;
 mod progress;
 mod prune;
 mod repair;
+mod rerun;
 mod restart;
 mod safe;
 mod search;
@@ -126,6 +128,7 @@ pub fn run_command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 fn waits_for(verb: &Verb) -> Option<&'static str> {
     Some(match verb {
         Verb::Run(_)
+        | Verb::Rerun(_)
         | Verb::Work(_)
         | Verb::Demo(_)
         | Verb::Serve(_)
@@ -134,6 +137,7 @@ fn waits_for(verb: &Verb) -> Option<&'static str> {
         | Verb::Mcp(_) => {
             return None;
         }
+        Verb::Logs(args) if args.follow => return None,
         Verb::Check(_) | Verb::Doctor(_) => "verifying the store",
         Verb::Copy(args) if args.to.is_some() => "copying threads",
         Verb::Backup(_) => "copying the store",
@@ -159,10 +163,12 @@ fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
         Verb::Run(args) => flow_run::run(args, store, out),
         Verb::Enqueue(args) => enqueue::run(args, store, out),
         Verb::Work(args) => work::run(args, store, out),
+        Verb::Rerun(args) => rerun::run(args, store, out),
         Verb::Graph(args) => flow_drawing::run(args, out),
         Verb::Threads(args) => threads::run(args, &point::open_to_read(store)?, out),
         Verb::Log(args) => log::run(args, &point::open_to_read(store)?, out),
         Verb::Tree(args) => lineage::tree(args, &point::open_to_read(store)?, out),
+        Verb::Logs(args) => logs::run(args, &point::open_to_read(store)?, out),
         Verb::Steps(args) => steps::run(args, &point::open_to_read(store)?, out),
         Verb::Runs(args) => steps::runs(args, &point::open_to_read(store)?, out),
         Verb::Pending(args) => pending::run(args, &point::open_to_read(store)?, out),

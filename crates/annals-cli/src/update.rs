@@ -5,7 +5,7 @@
 //! `plan`, as the other commands read that text.
 
 use annals::base::{CheckpointId, Map, Value};
-use annals::history::{NewItem, Snapshot, Thread};
+use annals::history::{NewItem, Snapshot, Thread, ThreadWrite};
 use annals::message::{Message, convert_to_messages};
 use annals::store::Store;
 use annals::store::record::ChannelValue;
@@ -25,22 +25,7 @@ pub(crate) fn run(args: &args::UpdateArgs, store: &Store, out: &mut Printer) -> 
         true => store.thread(&args.thread)?,
         false => crate::point::thread(store, &args.thread)?,
     };
-    let mut write = thread.write();
-    let mut sets = NewValues::of(&thread)?;
-    for text in &args.set {
-        let (name, value) = assignment(text)?;
-        sets.set(name, value)?;
-    }
-    if let Some(read) = sets.read {
-        // A member is set in the value that was read: another writer must not have changed it.
-        write = write.on_head(Some(read));
-    }
-    for (channel, value) in sets.values {
-        write = write.set(&channel, value);
-    }
-    for (channel, key, value) in sets.entries {
-        write = write.put(&channel, &key, value);
-    }
+    let mut write = with_sets(&thread, &args.set)?;
     for text in &args.append {
         let (channel, value) = assignment(text)?;
         write = write.append(channel, [item(text, value)?]);
@@ -63,6 +48,33 @@ pub(crate) fn run(args: &args::UpdateArgs, store: &Store, out: &mut Printer) -> 
     out.flush()?;
     output::note("annals undo moves the head back");
     Ok(0)
+}
+
+/// Sets channels, or members of their values, in one commit.
+pub(crate) fn set_channels(thread: &Thread, sets: &[String]) -> Result<(), CommandFailure> {
+    with_sets(thread, sets)?.commit()?;
+    Ok(())
+}
+
+/// Begins a write of the values that `--set` gives.
+fn with_sets(thread: &Thread, texts: &[String]) -> Result<ThreadWrite, CommandFailure> {
+    let mut write = thread.write();
+    let mut sets = NewValues::of(thread)?;
+    for text in texts {
+        let (name, value) = assignment(text)?;
+        sets.set(name, value)?;
+    }
+    if let Some(read) = sets.read {
+        // A member is set in the value that was read: another writer must not have changed it.
+        write = write.on_head(Some(read));
+    }
+    for (channel, value) in sets.values {
+        write = write.set(&channel, value);
+    }
+    for (channel, key, value) in sets.entries {
+        write = write.put(&channel, &key, value);
+    }
+    Ok(write)
 }
 
 /// The values that `--set` gives to channels.

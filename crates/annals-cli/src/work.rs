@@ -31,6 +31,12 @@ pub(crate) fn run(args: &WorkArgs, store: NamedStore<'_>, out: &mut Printer) -> 
         return Err(CommandFailure::usage(message));
     }
     let store = opened(store, &args.files)?;
+    for flow in &flows {
+        flow.add_schedule(&store).map_err(flow_run::failure)?;
+        if let Some(next) = flow.schedule().and_then(|schedule| schedule.next_after(store.now())) {
+            output::note(format!("{} is due at {next}", escape(flow.name())));
+        }
+    }
     let control = interrupt::draining_control();
     let (events, happened) = channel();
     let worker = worker(args, &store, &flows, events);

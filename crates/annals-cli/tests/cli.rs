@@ -24,6 +24,9 @@ mod key;
 mod langgraph;
 #[path = "cli/listings.rs"]
 mod listings;
+#[cfg(unix)]
+#[path = "cli/logs.rs"]
+mod logs;
 #[path = "cli/maps.rs"]
 mod maps;
 #[path = "cli/mcp.rs"]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::duration;
+use super::read::most;
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -32,6 +33,61 @@ pub(crate) struct RunArgs {
     /// Start a run that has ended once more, on the state of its thread
     #[arg(long)]
     pub(crate) again: bool,
+}
+
+const RERUN_EXAMPLES: &str = "\
+Examples:
+  annals rerun review~2 review.toml --set model=small
+  annals rerun review@{step:3} review.toml --set 'plan.city=Thun' --name review-thun
+
+The run begins with the tasks that are due at the point, on a fork of the thread: their commands run again, with
+their effects. annals safe POINT lists them. The original stays as it is. The exit code is that of annals run.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = RERUN_EXAMPLES)]
+pub(crate) struct RerunArgs {
+    /// THREAD[@POINT] at which tasks are due
+    pub(crate) point: String,
+    /// The workflow, as TOML or JSON; without --store, its store stands beside it as NAME.db
+    pub(crate) file: PathBuf,
+    /// Set a channel that holds one value, or a member of it (plan.city=Thun); VALUE is JSON, or else a text
+    #[arg(long, value_name = "CHANNEL=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// The id of the fork [default: THREAD-rerun]
+    #[arg(long, value_name = "ID")]
+    pub(crate) name: Option<String>,
+}
+
+const LOGS_EXAMPLES: &str = "\
+Examples:
+  annals logs build                   all commands, the oldest first
+  annals logs build compile -n 1      the newest command of a node
+  annals logs build outer/inner       a node of a workflow in another one
+  annals logs build compile -f        while it runs
+
+Lines of stderr follow those of stdout, after '! '. Of each output the last 64 KiB are stored, of the command of an
+item of a list 4 KiB. The exit code is 1 if nothing was printed.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = LOGS_EXAMPLES)]
+pub(crate) struct LogsArgs {
+    /// Id of the thread
+    pub(crate) thread: String,
+    /// Name of the node [default: all nodes]
+    pub(crate) node: Option<String>,
+    /// Show the newest N commands (0: all)
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
+    pub(crate) limit: usize,
+    /// Print what commands print while they run, until the run has ended
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+}
+
+impl LogsArgs {
+    /// Returns the maximum number of commands.
+    pub(crate) fn most(&self) -> usize {
+        most(self.limit)
+    }
 }
 
 /// The formats of a drawing.

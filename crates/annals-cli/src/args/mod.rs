@@ -23,7 +23,7 @@ pub(crate) use control::{AnswerArgs, CancelArgs, ChosenThreads, RestartArgs, Saf
 pub(crate) use file::{
     BackupArgs, CheckArgs, CompletionsArgs, DemoArgs, DoctorArgs, ManArgs, RecoverArgs, RestoreArgs,
 };
-pub(crate) use flow::{DrawingFormat, EnqueueArgs, GraphArgs, RunArgs, WorkArgs};
+pub(crate) use flow::{DrawingFormat, EnqueueArgs, GraphArgs, LogsArgs, RerunArgs, RunArgs, WorkArgs};
 pub(crate) use read::{
     BisectArgs, BlameArgs, DiffArgs, EvolutionArgs, LimitArg, LogArgs, McpArgs, RunsArgs, SearchArgs, ServeArgs,
     ShowArgs, SqlArgs, StatsArgs, StatsField, TailArgs, ThreadListArgs, ThreadsArgs, TreeArgs,
@@ -49,6 +49,8 @@ Examples:
   annals demo                          run the research workflow over the project's docs
   annals run checks.toml && annals graph checks.toml
   annals enqueue checks.toml && annals work checks.toml
+  annals logs checks build -f
+  annals rerun checks~2 checks.toml --set model=small
   annals threads --store notes.db
   annals log trip-42 -n 10
   annals show trip-42~2 plan
@@ -163,6 +165,10 @@ pub(crate) enum Verb {
     Enqueue(EnqueueArgs),
     /// Run what is due of the workflows of files, until it is ended: a worker
     Work(WorkArgs),
+    /// Run the workflow of a file once more from a point, with changes, beside the original
+    Rerun(RerunArgs),
+    /// Show what the commands of a workflow have printed, also while they run
+    Logs(LogsArgs),
     /// Draw the workflow of a file: Mermaid, DOT, SVG, or lines of text
     Graph(GraphArgs),
     /// List the threads, the last active first

@@ -204,6 +204,9 @@ fn every_document_has_its_documented_shape() {
     compare("RUNEND", &end);
     #[cfg(unix)]
     {
+        let (logs, compared) = super::logs::documents();
+        compare("logs", &logs);
+        compare("rerun", &compared);
         let (enqueued, events) = super::work::documents();
         compare("enqueue", &enqueued);
         let (end, events) = events.split_last().unwrap();

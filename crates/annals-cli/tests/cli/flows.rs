@@ -18,7 +18,7 @@ fn sh(folder: &Path, script: &str) {
 }
 
 /// The last document of a run with `--json`, and those before it.
-fn lines(output: &Output) -> (Vec<Json>, Json) {
+pub(crate) fn lines(output: &Output) -> (Vec<Json>, Json) {
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     let mut documents: Vec<Json> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let end = documents.pop().unwrap_or_else(|| panic!("{output:?}"));

@@ -142,6 +142,16 @@ const SNAPSHOTS: &[(&str, SnapshotLines, &[&str])] = &[
     ),
     ("run", Exactly, &["annals run flow.toml", "annals run flow.toml --thread b --input '{\"n\": 5}' --json"]),
     (
+        "rerun",
+        Ids,
+        &[
+            "annals run flow.toml",
+            "annals rerun sum~1 flow.toml --set n=9",
+            "annals rerun sum flow.toml",
+            "annals logs sum",
+        ],
+    ),
+    (
         "work",
         Numbers,
         &[

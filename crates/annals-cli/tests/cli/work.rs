@@ -22,26 +22,26 @@ fn bench(name: &str, flow: &str) -> Bench {
 }
 
 /// Starts a worker that goes on until it is ended.
-fn worker(bench: &Bench, arguments: &[&str]) -> Child {
+pub(super) fn worker(bench: &Bench, arguments: &[&str]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_annals"));
     command.arg("work").args(arguments).args(["--store", "store.db", "--json"]).current_dir(bench.folder.path());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 /// Sends a signal to a process, and returns its output.
-fn end(child: Child, signal: &str) -> Output {
+pub(super) fn end(child: Child, signal: &str) -> Output {
     let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
     child.wait_with_output().unwrap()
 }
 
-fn lines_of(path: &Path) -> Vec<String> {
+pub(super) fn lines_of(path: &Path) -> Vec<String> {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
 /// Waits until a condition holds.
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(super) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = SystemClock.elapsed();
     while !holds() {
         assert!(SystemClock.elapsed() - begin < PATIENCE, "{what} did not happen within {PATIENCE:?}");
@@ -49,7 +49,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-fn status(bench: &Bench, thread: &str) -> Json {
+pub(super) fn status(bench: &Bench, thread: &str) -> Json {
     let threads = bench.json(&["threads", "-n", "0"]);
     let rows = threads["threads"].as_array().unwrap();
     rows.iter().find(|row| row["thread"] == thread).map(|row| row["status"].clone()).unwrap_or_default()
