@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::base::limits::{LEASE_DEFAULT, POOL_IDLE, SCHEDULE_LOOK};
+use crate::base::limits::{LEASE_DEFAULT, POOL_IDLE};
 
 /// Continuations of a run whose process died, before a worker marks it as stuck, unless the worker sets another number.
 pub(crate) const RECOVERIES_DEFAULT: u64 = 10;
