@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::build::*;
 use crate::store::backend::pruned_metadata;
-use crate::store::log::{Capabilities, CommitHandle, Erase, Layer, Prunes, UnprunablePlaces};
+use crate::store::log::{Capabilities, CommitHandle, Erase, Layer, Prunes, RecordQuery, UnprunablePlaces};
 
 /// The namespace of a thread.
 type MirrorPlace = (ThreadId, Namespace);
@@ -42,7 +42,12 @@ struct Mirrored {
     fields: BTreeMap<ThreadId, BTreeMap<OperationField, OperationValue>>,
     timers: BTreeMap<(MirrorPlace, TaskId), (CheckpointId, Timestamp)>,
     pruned: BTreeSet<(MirrorPlace, CheckpointId)>,
+    /// The number of whole comparisons: each compares other checkpoints in full.
+    comparisons: usize,
 }
+
+/// The checkpoints of a whole comparison that are compared in full: all were when they were committed.
+const DEEP_AT_ONCE: usize = 16;
 
 /// A log whose answers are compared with a mirror.
 #[derive(Debug)]
@@ -346,13 +351,19 @@ impl Mirrored {
     }
 
     /// Compares all that a log shows.
-    fn compare(&self, log: &dyn Log) {
+    fn compare(&mut self, log: &dyn Log) {
+        self.comparisons += 1;
         self.compare_heads(log);
-        // Of a long log some checkpoints are compared in full: all were when they were committed.
-        let (mut branches, mut seq, step) = (BTreeMap::new(), 0, 1 + self.order.len() / 40);
-        for at in &self.order {
-            self.compare_point(log, at, (number(at.checkpoint) as usize).is_multiple_of(step));
-            let record = log.checkpoint(at).expect("reads a checkpoint").expect("it is stored");
+        let (mut branches, mut seq, step) = (BTreeMap::new(), 0, 1 + self.order.len() / DEEP_AT_ONCE);
+        let all: Vec<&CheckpointRef> = self.order.iter().collect();
+        let kept: Vec<&CheckpointRef> = all.iter().copied().filter(|at| !self.is_pruned(at)).collect();
+        let records = log.records(&RecordQuery::At(&all)).expect("reads checkpoints");
+        let mut writes = log.writes_of(&kept).expect("reads writes").into_iter();
+        assert_eq!((records.len(), writes.len()), (all.len(), kept.len()));
+        for (n, (at, record)) in all.into_iter().zip(records).enumerate() {
+            let record = record.expect("it is stored");
+            let stored = if self.is_pruned(at) { None } else { writes.next() };
+            self.compare_found(log, at, &record, stored, (n + self.comparisons).is_multiple_of(step));
             assert!(std::mem::replace(&mut seq, record.seq) < record.seq, "the order of the log at {at:?}");
             let opened = &self.point(at).opened;
             assert_eq!(branches.entry(record.branch).or_insert(opened), &opened, "the branch of {at:?}");
@@ -421,8 +432,22 @@ impl Mirrored {
 
     /// Compares what a checkpoint shows: its record, its whole state, and its writes; or all.
     fn compare_point(&self, log: &dyn Log, at: &CheckpointRef, is_deep: bool) {
-        let MirrorPoint { mut state, lists, writes, .. } = self.point(at).clone();
         let found = log.checkpoint(at).expect("reads a checkpoint").expect("it is stored");
+        let stored = (!self.is_pruned(at)).then(|| log.writes(at).expect("reads writes"));
+        self.compare_found(log, at, &found, stored, is_deep);
+    }
+
+    /// Compares the rest of a checkpoint of which the record and the writes were read; of one that is pruned there are
+    /// none.
+    fn compare_found(
+        &self,
+        log: &dyn Log,
+        at: &CheckpointRef,
+        found: &CheckpointRecord,
+        stored: Option<Vec<WriteRecord>>,
+        is_deep: bool,
+    ) {
+        let MirrorPoint { mut state, lists, writes, .. } = self.point(at).clone();
         (state.checkpoint.seq, state.checkpoint.branch) = (found.seq, found.branch);
         if self.is_pruned(at) {
             let record = &mut state.checkpoint;
@@ -431,12 +456,9 @@ impl Mirrored {
             let refused = [refusal(log.state(at)), refusal(log.writes(at)), refusal(log.list_len(at, "list"))];
             assert_eq!(refused, std::array::from_fn(|_| format!("{} is pruned", number(at.checkpoint))));
         }
-        assert_eq!(found, state.checkpoint, "the record");
-        if found.pruned {
-            return;
-        }
+        assert_eq!(*found, state.checkpoint, "the record");
+        let Some(stored) = stored else { return };
         assert!(log.state(at).expect("reads a state") == state, "the state at {at:?}");
-        let stored = log.writes(at).expect("reads writes");
         assert!(stored.iter().eq(writes.values()), "the writes of {at:?}: {stored:?}");
         // The items of a list are visited only if they are wanted.
         let wants = |channel: &str| number(at.checkpoint).is_multiple_of(2) || channel != "other";

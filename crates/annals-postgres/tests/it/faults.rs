@@ -2,7 +2,7 @@
 //! is stored twice.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
 
 use annals::base::{CheckpointId, Clock, IdSource, Namespace, SystemClock, ThreadId};
 use annals::store::batch::{Batch, Change, ChangeValue, Data, ItemChange, ItemOp, NewCheckpoint, Parent, Payload};
@@ -16,12 +16,9 @@ use super::server::Server;
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
-        ("faults::cut_connections".into(), Box::new(|server| under_faults(server, kills(), &|_| server.cut()))),
-        (
-            "faults::killed_backends".into(),
-            Box::new(|server| under_faults(server, kills(), &|_| server.kill_backend())),
-        ),
-        ("faults::killed_server".into(), Box::new(|server| under_faults(server, kills(), &|_| server.restart()))),
+        ("faults::cut_connections".into(), Box::new(|server| under_faults(server, Server::cut))),
+        ("faults::killed_backends".into(), Box::new(|server| under_faults(server, Server::kill_backend))),
+        ("faults::killed_server".into(), Box::new(|server| under_faults(server, Server::restart))),
         ("faults::failover".into(), Box::new(failover)),
         ("faults::statement_timeout".into(), Box::new(statement_timeout)),
         ("faults::full_disk".into(), Box::new(full_disk)),
@@ -50,41 +47,43 @@ fn append(ids: &mut IdSource, thread: &ThreadId, head: Option<CheckpointId>, n: 
     batch
 }
 
-/// Commits on several threads while faults come, and compares what is stored with what was acknowledged.
-fn under_faults(server: &Server, faults: u64, fault: &(dyn Fn(u64) + Sync)) {
+/// Commits on several threads while faults come to a server, and compares what is stored with what was acknowledged.
+fn under_faults(server: &Server, fault: fn(&Server)) {
+    let own = server.another();
+    let server = own.as_ref().unwrap_or(server);
     let backend = server.backend();
-    write_under(&backend, faults, fault);
+    write_under(&backend, kills(), &|| fault(server));
     assert!(backend.check().expect("the check runs").problems.is_empty());
 }
 
 /// Commits on several threads while faults come, each after some more commits. Nothing is lost, and nothing is doubled.
-fn write_under(backend: &PostgresBackend, faults: u64, fault: &(dyn Fn(u64) + Sync)) {
+fn write_under(backend: &PostgresBackend, faults: u64, fault: &(dyn Fn() + Sync)) {
     let commits = (faults + 1) * COMMITS_A_FAULT / WRITERS;
-    let (committed, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
-    let write = |writer: u64| {
+    let (committed, commits_seen) = std::sync::mpsc::channel();
+    let write = |writer: u64, committed: Sender<()>| {
         let thread = ThreadId::new(format!("writer {writer}")).expect("an id");
         let (mut ids, mut head) = (IdSource::from_seed(writer), None);
         for n in 1..=commits {
             let batch = append(&mut ids, &thread, head, n);
             commit(backend, &batch);
             head = Some(batch.checkpoints[0].id);
-            committed.fetch_add(1, Ordering::SeqCst);
+            committed.send(()).expect("the faults outlast the writers");
         }
     };
     std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..WRITERS).map(|writer| scope.spawn(move || write(writer))).collect();
-        let (committed, is_over) = (&committed, &is_over);
-        let faults = scope.spawn(move || {
-            for n in 1..=faults {
-                while committed.load(Ordering::SeqCst) < n * COMMITS_A_FAULT && !is_over.load(Ordering::SeqCst) {
-                    std::thread::yield_now();
-                }
-                fault(n);
-            }
-        });
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let committed = committed.clone();
+                scope.spawn(move || write(writer, committed))
+            })
+            .collect();
+        drop(committed);
+        for _ in 0..faults {
+            // If writers have ended by a panic, fewer commits come.
+            _ = commits_seen.iter().take(COMMITS_A_FAULT as usize).count();
+            fault();
+        }
         let outcomes: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
-        is_over.store(true, Ordering::SeqCst);
-        faults.join().expect("the faults come");
         assert!(outcomes.into_iter().all(|outcome| outcome.is_ok()), "every writer ends");
     });
     for writer in 0..WRITERS {
@@ -113,7 +112,7 @@ fn failover(server: &Server) {
     let proxy = FailoverProxy::start(first.socket().expect("it was started"));
     let backend = PostgresBackend::connect(&proxy.url(&first)).expect("the server is reached");
     let second = Mutex::new(None);
-    write_under(&backend, 1, &|_| {
+    write_under(&backend, 1, &|| {
         let moved = first.moved().expect("it was started");
         proxy.move_to(moved.socket().expect("it was started"));
         *second.lock().expect("no test holds it") = Some(moved);
@@ -186,7 +185,7 @@ fn full_disk(server: &Server) {
 
 /// A dump is restored on another server, and a follower goes on there.
 fn restored_dump(server: &Server) {
-    let Some(other) = server.another() else { return };
+    let Some(other) = server.foreign() else { return };
     let url = server.empty();
     let backend = PostgresBackend::connect(&url).expect("the server is reached");
     // The transactions of the first server have greater numbers than those of the other one will have.

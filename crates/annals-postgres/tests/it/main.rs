@@ -1,4 +1,4 @@
-//! The tests of the backend, one after another, on a server.
+//! The tests of the backend, some at once, on a server.
 //!
 //! `ANNALS_POSTGRES` names the server, by a URL of a database that the tests may fill. Without it a server is started
 //! in a temporary folder and stopped at the end. If none can be started, the tests say so and pass, unless
@@ -29,12 +29,16 @@ type Test = (String, Box<dyn Fn(&Server) + Send + Sync>);
 /// Tests that run at once.
 const AT_ONCE: usize = 6;
 
-/// The tests that run alone: a follower waits for the oldest transaction that has not ended, and faults come to all
-/// connections.
-const ALONE: [&str; 5] = ["suite::following", "suite::calls", "suite::race_of", "calls::", "faults::"];
+/// The tests that run alone: a follower waits for the oldest transaction that has not ended.
+const ALONE: [&str; 5] = ["suite::following", "suite::calls", "suite::race_of", "calls::", "faults::restored_dump"];
 
-/// The tests with the most round trips, which begin first.
-const LONG: [&str; 2] = ["suite::pruning::linear", "suite::histories::random"];
+/// Faults come to all connections of a server. One of their own is started for them; a server that is not the tests'
+/// has them when all else has ended.
+const FAULTS: &str = "faults::";
+
+/// The tests that take longest, which begin first.
+const LONG: [&str; 4] =
+    ["suite::pruning::linear", "suite::histories::random", "faults::killed_server", "faults::killed_backends"];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -63,7 +67,9 @@ fn main() -> ExitCode {
     };
     let is_wanted = |name: &String| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let chosen: Vec<&Test> = tests.iter().filter(|(name, _)| is_wanted(name)).collect();
-    let is_alone = |test: &&&Test| ALONE.iter().any(|start| test.0.starts_with(start));
+    let is_alone = |test: &&&Test| {
+        ALONE.iter().any(|start| test.0.starts_with(start)) || test.0.starts_with(FAULTS) && !server.is_started()
+    };
     let (alone, mut others): (Vec<&Test>, Vec<&Test>) = chosen.iter().partition(is_alone);
     others.sort_by_key(|test| !LONG.contains(&test.0.as_str()));
     let (failed, next) = (Mutex::new(Vec::new()), AtomicUsize::new(0));

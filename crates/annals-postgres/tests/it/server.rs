@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use annals_postgres::PostgresBackend;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
@@ -12,6 +13,7 @@ use tokio_postgres::{NoTls, SimpleQueryMessage};
 pub(crate) const SOCKET: &str = ".s.PGSQL.5432";
 /// Attempts to reach a server that recovers.
 const CONNECTS_MAX: u32 = 100_000;
+const CONNECT_PAUSE: Duration = Duration::from_millis(2);
 /// Attempts to start a server.
 const STARTS_MAX: u32 = 100;
 
@@ -36,6 +38,8 @@ pub(crate) struct Server {
 
 struct Started {
     folder: tempfile::TempDir,
+    /// The files of a server that never ran, in the folder of the first one.
+    template: PathBuf,
     programs: PathBuf,
     user: Option<&'static str>,
     fsync: &'static str,
@@ -61,7 +65,10 @@ impl Server {
         }
         let programs = programs().ok_or("there is no initdb; Debian's package is `postgresql`")?;
         let user = if is_root() { Some(user().ok_or("root needs another user for the server")?) } else { None };
-        let started = Started { folder: folder(user)?, programs, user, fsync, more: String::new() };
+        let folder = folder(user)?;
+        let template = folder.path().join("template");
+        let started = Started { folder, template, programs, user, fsync, more: String::new() };
+        started.init(&started.template)?;
         started.make()?;
         Self::of(started)
     }
@@ -77,10 +84,23 @@ impl Server {
         Some(Self::of(other).expect("the server starts"))
     }
 
-    /// Starts another server without anything in it.
+    /// Returns whether the server was started here.
+    pub(crate) fn is_started(&self) -> bool {
+        self.started.is_some()
+    }
+
+    /// Starts another server without anything in it, with the identifier of this one; `None` beside a server that was
+    /// not started here.
     pub(crate) fn another(&self) -> Option<Self> {
         let other = self.started.as_ref()?.on_another_folder().expect("a folder");
         other.make().expect("the server is made");
+        Some(Self::of(other).expect("the server starts"))
+    }
+
+    /// Starts another server that has an identifier of its own, as one on another machine.
+    pub(crate) fn foreign(&self) -> Option<Self> {
+        let other = self.started.as_ref()?.on_another_folder().expect("a folder");
+        other.init(&other.data()).expect("the server is made");
         Some(Self::of(other).expect("the server starts"))
     }
 
@@ -126,7 +146,11 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             for _ in 0..CONNECTS_MAX {
-                let Ok((client, connection)) = tokio_postgres::connect(&self.url, NoTls).await else { continue };
+                let Ok((client, connection)) = tokio_postgres::connect(&self.url, NoTls).await else {
+                    // Attempts without a pause take the processor from the server that recovers.
+                    tokio::time::sleep(CONNECT_PAUSE).await;
+                    continue;
+                };
                 tokio::spawn(connection);
                 let rows = match client.simple_query(sql).await {
                     // The server has ended all connections, or the connection.
@@ -264,8 +288,8 @@ impl Started {
     }
 
     fn on_another_folder(&self) -> Result<Self, String> {
-        let (programs, more) = (self.programs.clone(), String::new());
-        Ok(Self { folder: folder(self.user)?, programs, user: self.user, fsync: self.fsync, more })
+        let (template, programs, more) = (self.template.clone(), self.programs.clone(), String::new());
+        Ok(Self { folder: folder(self.user)?, template, programs, user: self.user, fsync: self.fsync, more })
     }
 
     /// Returns the command that runs a program as the user of the server.
@@ -286,9 +310,14 @@ impl Started {
         self.as_user(self.programs.join(program))
     }
 
-    fn make(&self) -> Result<(), String> {
+    fn init(&self, folder: &Path) -> Result<(), String> {
         let options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-instructions"];
-        checked(self.command("initdb").arg("-D").arg(self.data()).args(options))
+        checked(self.command("initdb").arg("-D").arg(folder).args(options))
+    }
+
+    /// Copies the files of a server that never ran.
+    fn make(&self) -> Result<(), String> {
+        checked(self.as_user("cp").arg("-a").args([&self.template, &self.data()]))
     }
 
     /// Starts the server. One that was killed before is gone when its processes have noticed.
