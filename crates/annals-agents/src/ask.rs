@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use annals_base::IdSource;
+use annals_graph::annals::history::FoldedMessages;
 use annals_graph::graph::NodeResult;
 use annals_graph::prelude::State;
 use annals_graph::task::Context;
@@ -18,13 +19,14 @@ use crate::chunk::{OutputKinds, ResponseSum};
 use crate::error::{AgentError, AgentErrorKind};
 use crate::event::AgentEvent;
 use crate::gate::GateOrder;
-use crate::history::{SharedHistory, stored};
+use crate::history::{SharedHistory, rewritten, stored};
 use crate::model::{Model, ModelCall, ModelError, ToolDefinition, failed, model_id};
 use crate::processors::{HistoryChange, HistoryProcessor};
 use crate::prompts::prepared;
 use crate::settle::settle;
 use crate::shared::RunShared;
 use crate::state::{AgentProgress, AgentState, AgentStateUpdate, FailureKind, NextStep};
+use crate::summary::MadeSummary;
 
 /// Asks the model, and reads the output if the response is one.
 pub(crate) async fn ask(
@@ -37,12 +39,12 @@ pub(crate) async fn ask(
         return Ok(AgentState::update());
     }
     let shared = RunShared::of(&context)?;
-    let mut messages = shared.known.take(&state.messages, &*core.clock)?;
+    let mut messages = shared.known.take(&state, &*core.clock)?;
     let mut progress = state.agent_run.clone();
-    let rewrites = !core.processors.is_empty();
-    let before = rewrites.then(|| Arc::clone(&messages));
-    if rewrites {
-        messages = match process(&core, shared, &context, &mut progress, messages).await? {
+    let before = Arc::clone(&messages);
+    let mut change = StoredChange::default();
+    if !core.processors.is_empty() {
+        messages = match process(&core, shared, &context, &state, &mut progress, messages, &mut change).await? {
             Ok(messages) => messages,
             Err(problem) => {
                 progress.fail(FailureKind::Input, problem);
@@ -61,9 +63,9 @@ pub(crate) async fn ask(
             progress.failed_models += 1;
             let update = AgentState::update().agent_run(progress);
             // A summary of the history is not made again.
-            return Ok(if rewrites { update.overwrite_messages(stored(&messages)?) } else { update });
+            return change.write(update, &state, &messages, messages.len()).map(|(update, _)| update);
         }
-        asked => asked.map_err(|error| error.at(before.unwrap_or_else(|| Arc::clone(&messages))))?,
+        asked => asked.map_err(|error| error.at(before))?,
     };
     let mut response = stamped(asked, model, &progress);
     core.hooks.after_model(&mut response, &core.info(shared, &progress, &messages))?;
@@ -88,10 +90,58 @@ pub(crate) async fn ask(
         }
     }
     let update = AgentState::update().agent_run(progress);
-    let written = stored(if rewrites { &messages } else { &messages[first_added..] })?;
-    let count = if rewrites { 0 } else { state.messages.len() } + written.len();
+    let (update, count) = change.write(update, &state, &messages, first_added)?;
     shared.known.leave(count, messages);
-    Ok(if rewrites { update.overwrite_messages(written) } else { update.messages(written) })
+    Ok(update)
+}
+
+/// The change of the stored messages by history processors.
+#[derive(Default)]
+struct StoredChange {
+    /// True if the history takes the place of the messages.
+    rewrites: bool,
+    /// The fold of the last summary.
+    folded: Option<FoldedMessages>,
+}
+
+impl StoredChange {
+    /// Adds a history to an update, of which the messages from `first_added` on are new. Returns the number of messages
+    /// of the thread after it.
+    fn write(
+        self,
+        update: AgentStateUpdate,
+        state: &AgentState,
+        history: &[ModelMessage],
+        first_added: usize,
+    ) -> NodeResult<(AgentStateUpdate, usize)> {
+        if self.rewrites {
+            let written = stored(history)?;
+            let count = written.len();
+            return Ok((rewritten(update, state, written), count));
+        }
+        let written = stored(&history[first_added..])?;
+        let count = state.messages.len() + written.len();
+        let update = if written.is_empty() { update } else { update.messages(written) };
+        Ok((if self.folded.is_some() { update.folded(self.folded) } else { update }, count))
+    }
+
+    /// Folds the messages in whose place a summary stands, the first message of a history.
+    fn fold(
+        &mut self,
+        state: &AgentState,
+        before: &[ModelMessage],
+        made: &MadeSummary,
+        history: &[ModelMessage],
+    ) -> NodeResult<()> {
+        if self.rewrites {
+            return Ok(());
+        }
+        let folded = self.folded.as_ref().or(state.folded.as_ref());
+        let count = stored(&before[..made.count])?.len();
+        let summary = stored(&history[..1])?;
+        self.folded = Some(FoldedMessages::of_view(&state.messages, folded, 0..count, summary));
+        Ok(())
+    }
 }
 
 /// Runs the history processors; the inner error is a problem of their result.
@@ -99,8 +149,10 @@ async fn process(
     core: &AgentCore,
     shared: &RunShared,
     context: &Context,
+    state: &AgentState,
     progress: &mut AgentProgress,
     mut messages: SharedHistory,
+    stored_change: &mut StoredChange,
 ) -> NodeResult<Result<SharedHistory, &'static str>> {
     let count = messages.len();
     for HistoryProcessor(change) in &core.processors {
@@ -110,12 +162,15 @@ async fn process(
                     let message = format!("a history processor failed: {error}");
                     AgentError::with_source(AgentErrorKind::Function, message, error.into())
                 })?;
+                stored_change.rewrites |= made != *messages;
                 messages = Arc::new(made);
             }
             HistoryChange::Summary(rule) => {
-                if let Some(response) = rule.apply(&mut messages, shared.clock.now(), context).await? {
-                    progress.usage.add_request(&response.usage);
+                let before = Arc::clone(&messages);
+                if let Some(made) = rule.apply(&mut messages, shared.clock.now(), context).await? {
+                    progress.usage.add_request(&made.response.usage);
                     progress.usage.requests += 1;
+                    stored_change.fold(state, &before, &made, &messages)?;
                 }
             }
         }
@@ -123,6 +178,7 @@ async fn process(
     let Some(ModelMessage::Request(last)) = Arc::make_mut(&mut messages).last_mut() else {
         return Ok(Err("a history processor returned a history that does not end with a request"));
     };
+    stored_change.rewrites |= last.run_id.is_none() || last.conversation_id.is_none();
     last.run_id.get_or_insert_with(|| progress.run_id.clone());
     last.conversation_id.get_or_insert_with(|| progress.conversation_id.clone());
     let run_id = progress.run_id.as_str();

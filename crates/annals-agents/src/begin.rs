@@ -28,6 +28,8 @@ pub(crate) struct BeginArgs {
     pub(crate) conversation_id: Option<String>,
     /// True if open calls of the last response are closed.
     pub(crate) abandons: bool,
+    /// True if messages of the history are folded.
+    pub(crate) has_fold: bool,
 }
 
 /// A run that can begin.
@@ -70,7 +72,17 @@ fn clean(history: &SharedHistory, args: &BeginArgs) -> SharedHistory {
         Some(ModelMessage::Response(response)) => args.prompt.is_some() && response.state == ResponseState::Interrupted,
         _ => false,
     };
-    if needs_repair(history, broken_off) {
+    // A summary may be a request before a request, which are one when they are sent.
+    let is_one = |before: &ModelMessage, after: &ModelMessage| {
+        let is_request = |message: &ModelMessage| matches!(message, ModelMessage::Request(_));
+        !(args.has_fold && is_request(before) && is_request(after))
+    };
+    let mut parts = history.chunk_by(is_one).peekable();
+    let mut needs = false;
+    while let Some(part) = parts.next() {
+        needs |= needs_repair(part, broken_off && parts.peek().is_none());
+    }
+    if needs {
         return Arc::new(repair_messages(history.to_vec(), broken_off));
     }
     Arc::clone(history)

@@ -1,7 +1,8 @@
 //! History processors: functions that change the history before each request.
 //!
-//! The history that a processor returns takes the place of the stored one; the older one stays in the log of the
-//! thread. *Absent:* models, and the tokens of a provider.
+//! A summary folds the messages in whose place it stands, which stay in the thread. A history that a function has
+//! changed takes the place of the stored one; the older one stays in the log of the thread. *Absent:* models, and the
+//! tokens of a provider.
 
 use std::fmt;
 use std::sync::Arc;
@@ -71,9 +72,10 @@ impl HistoryProcessor {
         })
     }
 
-    /// Returns a processor that lets a model summarise a history of more than `most` messages: the summary takes the
-    /// place of the old messages, system prompts and at least the last `kept` messages stay. The summary is a step of
-    /// the run, and its usage counts.
+    /// Returns a processor that lets a model summarise a history of more than `most` messages: the model sees the
+    /// summary in place of the old messages; system prompts and at least the last `kept` messages stay. The summary is
+    /// a step of the run, and its usage counts. The old messages stay in the thread, folded
+    /// ([`Snapshot::folded`](annals_graph::prelude::Snapshot::folded)).
     ///
     /// # Example
     /// ```

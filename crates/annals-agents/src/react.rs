@@ -35,7 +35,7 @@ pub(crate) async fn react(
     context: Context,
 ) -> NodeResult<AgentStateUpdate> {
     let shared = RunShared::of(&context)?;
-    let messages = shared.known.take(&state.messages, &*core.clock)?;
+    let messages = shared.known.take(&state, &*core.clock)?;
     let mut progress = state.agent_run.clone();
     let Some(ModelMessage::Response(response)) = messages.last() else {
         return Err(AgentError::input("the last message of the thread is not a response").into());

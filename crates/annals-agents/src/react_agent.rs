@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use annals_base::Value;
+use annals_graph::annals::history::FoldedMessages;
 use annals_graph::graph::{GraphError, NodeResult, RetryPolicy, Target};
 use annals_graph::prelude::{CompiledGraph, Context, END, Message, NodeOptions, START, State, StateGraph};
 use annals_messages::{Content, ToolCall};
@@ -37,8 +38,16 @@ pub enum ModelInput {
     Unchanged,
     /// Other messages, for this request alone (`llm_input_messages`).
     Sent(Vec<Message>),
-    /// Other messages, which are also stored in place of the old ones: a compaction.
+    /// Other messages, which are also stored in place of the old ones.
     Stored(Vec<Message>),
+    /// The first `count` messages are folded: from now on the model sees the summary in their place, and they stay in
+    /// the thread ([`FoldedMessages`]).
+    Folded {
+        /// The number of messages.
+        count: usize,
+        /// The messages of the summary.
+        summary: Vec<Message>,
+    },
     /// The model is not asked: the run ends with this message.
     End(Message),
 }
@@ -425,13 +434,25 @@ impl ReactParts {
             let text = format!("The run has reached its limit of {limit} requests to the model.");
             return Ok(ended(Message::ai(text)));
         }
-        let mut messages: Vec<Message> = state.messages.iter().cloned().collect();
-        let mut stores = false;
+        let mut messages = match &state.folded {
+            Some(folded) => folded.view(&state.messages),
+            None => state.messages.to_vec(),
+        };
+        let (mut stores, mut folded, mut is_view) = (false, None, true);
         for hook in &self.agent.before {
             match hook(&messages, context)? {
                 ModelInput::Unchanged => {}
-                ModelInput::Sent(sent) => messages = sent,
-                ModelInput::Stored(stored) => (messages, stores) = (stored, true),
+                ModelInput::Sent(sent) => (messages, is_view) = (sent, false),
+                ModelInput::Stored(stored) => (messages, stores, is_view) = (stored, true, false),
+                ModelInput::Folded { .. } if !is_view => {
+                    return Err("a hook folds messages that another hook has changed: add it before that one".into());
+                }
+                ModelInput::Folded { count, summary } => {
+                    let count = count.min(messages.len());
+                    let before = folded.as_ref().or(state.folded.as_ref());
+                    folded = Some(FoldedMessages::of_view(&state.messages, before, 0..count, summary.iter().cloned()));
+                    messages.splice(..count, summary);
+                }
                 ModelInput::End(message) => return Ok(ended(message)),
             }
         }
@@ -443,7 +464,8 @@ impl ReactParts {
             Ok(response) => response,
             Err(_) if model + 1 < self.agent.models.len() => {
                 let progress = ReactProgress { model: model + 1, falls_back: true, ..ReactProgress::default() };
-                return Ok(ReactState::update().react(progress));
+                let update = ReactState::update().react(progress);
+                return Ok(if folded.is_some() { update.folded(folded) } else { update });
             }
             Err(error) => return Err(error.into()),
         };
@@ -461,11 +483,12 @@ impl ReactParts {
         let (answers, output) = self.answers(&response, state)?;
         let added = std::iter::once(response).chain(answers);
         let update = ReactState::update().structured_response(output).react(ReactProgress::default());
-        Ok(if stores {
-            update.overwrite_messages(messages.into_iter().chain(added).collect::<Vec<_>>())
-        } else {
-            update.messages(added)
-        })
+        if stores {
+            let update = update.overwrite_messages(messages.into_iter().chain(added).collect::<Vec<_>>());
+            return Ok(if state.folded.is_some() { update.folded(None::<FoldedMessages>) } else { update });
+        }
+        let update = update.messages(added);
+        Ok(if folded.is_some() { update.folded(folded) } else { update })
     }
 
     /// Returns the messages for calls that do not run: of the output tool, and beyond the limits.

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use annals_base::Value;
+use annals_graph::annals::history::FoldedMessages;
 use annals_graph::prelude::{Message, Messages, State};
 use annals_messages::{Role, ToolCall};
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,9 @@ pub struct ReactState {
     /// The messages.
     #[channel(messages)]
     pub messages: Messages,
+    /// The messages that a compaction has folded: the model sees the summary in their place.
+    #[channel(last, name = "messages:folded")]
+    pub folded: Option<FoldedMessages>,
     /// The output of the last run, if the agent has a [response format](crate::ReactAgent::response_format).
     #[channel(last)]
     pub structured_response: Option<Value>,

@@ -21,7 +21,7 @@ use crate::deferred::{DeferredRequests, DeferredResults};
 use crate::error::{AgentError, AgentErrorKind};
 use crate::event::AgentEvent;
 use crate::gate::EventGate;
-use crate::history::{KnownHistory, SharedHistory, stored};
+use crate::history::{KnownHistory, SharedHistory, rewritten, stored};
 use crate::model::{Model, ModelSettings};
 use crate::result::{AgentOutcome, AgentResult, WaitingRun};
 use crate::shared::RunShared;
@@ -208,7 +208,7 @@ impl<'a, O> AgentRun<'a, O> {
     fn ready(self, thread: Thread, state: &annals_graph::StateSnapshot<AgentState>) -> Result<ReadyRun, AgentError> {
         let core = self.agent.core();
         if self.resumes.is_some()
-            && let Some(history) = core.histories.take(&state.values.messages)
+            && let Some(history) = core.histories.take(&state.values)
         {
             self.shared.known.leave(state.values.messages.len(), history);
         }
@@ -217,7 +217,7 @@ impl<'a, O> AgentRun<'a, O> {
             Some(Resumption::Value(value)) => Input::Command(Command::resume(value.clone())),
             Some(Resumption::Results(results)) => resume(results, &state.interrupts)?,
             None => {
-                let mut before = match core.histories.take(&state.values.messages) {
+                let mut before = match core.histories.take(&state.values) {
                     Some(history) => history,
                     None => history_of(&state.values, &self.shared.known, core)?,
                 };
@@ -233,13 +233,15 @@ impl<'a, O> AgentRun<'a, O> {
                     before = Arc::new(self.history);
                 }
                 let count = before.len();
-                let BegunRun { messages, keeps: is_same, progress } = begin(core, &self.shared, before, &self.args)?;
+                let args = BeginArgs { has_fold: state.values.folded.is_some(), ..self.args };
+                let BegunRun { messages, keeps: is_same, progress } = begin(core, &self.shared, before, &args)?;
                 let update = AgentState::update().agent_run(progress);
                 let unchanged = keeps && is_same;
                 let written = stored(if unchanged { &messages[count..] } else { &messages })?;
                 let kept = if unchanged { state.values.messages.len() } else { 0 };
                 self.shared.known.leave(kept + written.len(), messages);
-                let update = if unchanged { update.messages(written) } else { update.overwrite_messages(written) };
+                let update =
+                    if unchanged { update.messages(written) } else { rewritten(update, &state.values, written) };
                 IntoInput::<AgentState, _>::into_input(update)
             }
         };
@@ -366,7 +368,7 @@ pub(crate) fn history_of(
     known: &KnownHistory,
     core: &AgentCore,
 ) -> Result<SharedHistory, AgentError> {
-    known.peek(&state.messages, &*core.clock).map_err(unreadable)
+    known.peek(state, &*core.clock).map_err(unreadable)
 }
 
 /// Returns the error of a thread whose messages do not read as a history.
@@ -383,8 +385,8 @@ pub(crate) fn conclude<O: DeserializeOwned>(
     outcome: Result<Outcome<AgentState>, annals_graph::Error>,
 ) -> Result<AgentOutcome<O>, AgentError> {
     let outcome = outcome?;
-    let messages = known.take(&outcome.state().messages, &*core.clock).map_err(unreadable)?;
-    core.histories.put(&outcome.state().messages, &messages);
+    let messages = known.take(outcome.state(), &*core.clock).map_err(unreadable)?;
+    core.histories.put(outcome.state(), &messages);
     match &outcome {
         Outcome::Done(state) => {
             let progress = Box::new(state.agent_run.clone());

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use annals_base::Value;
+use annals_graph::annals::history::FoldedMessages;
 use annals_graph::prelude::{Messages, State};
 use annals_pydantic_ai::{RunUsage, ToolCallPart};
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,8 @@ use crate::error::{AgentError, AgentErrorKind};
 pub(crate) struct AgentState {
     #[channel(messages)]
     pub(crate) messages: Messages,
+    #[channel(last, name = "messages:folded")]
+    pub(crate) folded: Option<FoldedMessages>,
     #[channel(last)]
     pub(crate) agent_run: AgentProgress,
 }

@@ -44,6 +44,13 @@ fn tokens(history: &[ModelMessage]) -> usize {
     history.iter().map(|message| dump(std::slice::from_ref(message)).len() / 4).sum()
 }
 
+/// A summary that stands in a history.
+pub(crate) struct MadeSummary {
+    pub(crate) response: ModelResponse,
+    /// The number of messages in whose place the first message of the history stands.
+    pub(crate) count: usize,
+}
+
 /// The settings of a summary.
 #[derive(Clone)]
 pub(crate) struct SummaryRule {
@@ -66,14 +73,13 @@ impl SummaryRule {
         (1..=last).rev().find(|at| history.get(*at).is_some_and(begins)).filter(|_| self.most.is_exceeded(history))
     }
 
-    /// Puts a summary in place of the old messages of a history that is too long. Returns the response with the
-    /// summary.
+    /// Puts a summary in place of the old messages of a history that is too long.
     pub(crate) async fn apply(
         &self,
         history: &mut SharedHistory,
         clock: Timestamp,
         context: &Context,
-    ) -> NodeResult<Option<ModelResponse>> {
+    ) -> NodeResult<Option<MadeSummary>> {
         let Some(first) = self.first_kept(history) else { return Ok(None) };
         let now = DateTime::from(clock);
         let mut asked = history[..first].to_vec();
@@ -107,6 +113,6 @@ impl SummaryRule {
         let mut request = ModelRequest::new(parts);
         request.timestamp = Some(now);
         Arc::make_mut(history).splice(..first, [request.into()]);
-        Ok(Some(response))
+        Ok(Some(MadeSummary { response, count: first }))
     }
 }

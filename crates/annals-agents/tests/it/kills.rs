@@ -23,10 +23,10 @@ const KILLS: (u64, u64) = (6, 300);
 
 /// The log of the begins and ends of all calls, over all processes.
 #[derive(Clone)]
-struct Log(PathBuf, Option<usize>);
+pub(crate) struct Log(pub(crate) PathBuf, pub(crate) Option<usize>);
 
 impl Log {
-    fn note(&self, line: &str) {
+    pub(crate) fn note(&self, line: &str) {
         let mut file = std::fs::OpenOptions::new().append(true).create(true).open(&self.0).unwrap();
         // One system call, or the lines of two threads would mix.
         file.write_all(format!("{line}\n").as_bytes()).unwrap();
@@ -35,7 +35,7 @@ impl Log {
         }
     }
 
-    fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         std::fs::read_to_string(&self.0).unwrap_or_default().lines().map(str::to_owned).collect()
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 
+mod compactions;
 mod durable;
 mod graphs;
 mod hooks;
