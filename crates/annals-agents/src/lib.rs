@@ -25,8 +25,9 @@
 //! # Limitations
 //!
 //! - *No client of a provider*, no network access and no prices: a program implements [`Model`] with the client of its
-//!   choice. [`ModelCall::openai_body`] and [`ModelCall::openai_response`] write and read OpenAI's chat completions,
-//!   and the example `chat` asks any server that has them.
+//!   choice. [`ModelCall::openai_body`], [`ModelCall::openai_response`] and [`ModelCall::openai_chunks`] write and read
+//!   OpenAI's chat completions. The example `chat` asks any server that has them, and the folder `clients` of the
+//!   repository has models by way of async-openai and genai.
 //! - *No toolsets*, no MCP, and no tools of a provider but those that its responses name.
 //! - *One end of a run with an output tool*: the other calls of that response run as well (`graceful` of PydanticAI).
 //! - A tool that was running at a crash runs again; [`Context::step_key`](annals_graph::task::Context::step_key) is the

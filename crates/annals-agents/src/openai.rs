@@ -1,12 +1,16 @@
-//! OpenAI's chat completions: the body of a request, and the response in the answer to it.
+//! OpenAI's chat completions: the body of a request, the response in the answer to it, and the chunks of a stream.
 //!
-//! *Absent:* the connection, and streams of a server.
+//! *Absent:* the connection.
 
 use annals_base::{IdSource, Value};
 use annals_messages::{MessageError, OpenAiOptions, convert_to_messages, convert_to_openai_messages};
-use annals_pydantic_ai::{DefaultSource, FinishReason, ModelMessage, ModelResponse, from_langchain};
+use annals_pydantic_ai::{
+    DefaultSource, FinishReason, ModelMessage, ModelResponse, RequestUsage, StreamedThinking, StreamedToolCall,
+    ToolArgs, from_langchain,
+};
 use serde_json::json;
 
+use crate::chunk::ResponseChunk;
 use crate::model::{ModelCall, ModelError, OutputRequest, ToolDefinition};
 
 impl ModelCall {
@@ -89,22 +93,91 @@ impl ModelCall {
             return Err(failed("the message of the server is not a response"));
         };
         response.metadata = None;
-        let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
-        (response.provider_response_id, response.model_name) = (text(&answer["id"]), text(&answer["model"]));
-        response.finish_reason = match choice["finish_reason"].as_str() {
-            Some("stop") => Some(FinishReason::Stop),
-            Some("length") => Some(FinishReason::Length),
-            Some("tool_calls" | "function_call") => Some(FinishReason::ToolCall),
-            Some("content_filter") => Some(FinishReason::ContentFilter),
-            _ => None,
-        };
-        let (usage, counts) = (&answer["usage"], &mut response.usage.counts);
-        counts.input_tokens = usage["prompt_tokens"].as_i64().unwrap_or(0);
-        counts.output_tokens = usage["completion_tokens"].as_i64().unwrap_or(0);
-        counts.cache_read_tokens = usage["prompt_tokens_details"]["cached_tokens"].as_i64().unwrap_or(0);
-        counts.output_reasoning_tokens = usage["completion_tokens_details"]["reasoning_tokens"].as_i64().unwrap_or(0);
+        (response.provider_response_id, response.model_name) = (text_of(&answer["id"]), text_of(&answer["model"]));
+        response.finish_reason = finish_of(&choice["finish_reason"]);
+        response.usage = usage_of(&answer["usage"]);
         Ok(response)
     }
+
+    /// Reads one event of a stream of a server with OpenAI's chat completions. A stream without an event that has a
+    /// `finish_reason` was cut off, which the client has to notice.
+    ///
+    /// # Errors
+    /// A transient [`ModelError`] if the event tells of an error of the server.
+    ///
+    /// # Example
+    /// ```
+    /// use annals_agents::{Agent, FunctionModel, ModelError, ResponseStream};
+    /// use serde_json::json;
+    ///
+    /// # fn main() -> Result<(), annals_agents::AgentError> {
+    /// let server = FunctionModel::new(|_| Err(ModelError::fatal("this model streams"))).in_chunks(|call| {
+    ///     let events = [
+    ///         json!({"id": "r-1", "choices": [{"delta": {"role": "assistant", "content": "Be"}}]}),
+    ///         json!({"id": "r-1", "choices": [{"delta": {"content": "rn."}, "finish_reason": "stop"}]}),
+    ///         json!({"id": "r-1", "choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3}}),
+    ///     ];
+    ///     let chunks = events.iter().map(|event| call.openai_chunks(event)).collect::<Result<Vec<_>, _>>()?;
+    ///     Ok(ResponseStream::ready(chunks.into_iter().flatten().map(Ok)))
+    /// });
+    /// let mut run = Agent::new(server).run("The capital of Switzerland?").stream()?;
+    /// assert_eq!(run.texts().collect::<Result<Vec<_>, _>>()?, ["Be", "Bern."]);
+    /// assert_eq!(run.usage().counts.output_tokens, 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn openai_chunks(&self, event: &serde_json::Value) -> Result<Vec<ResponseChunk>, ModelError> {
+        if let Some(error) = event.get("error").filter(|error| !error.is_null()) {
+            return Err(ModelError::transient(format!("the stream of the server ended with an error: {error}")));
+        }
+        let (choice, mut chunks) = (&event["choices"][0], Vec::new());
+        let delta = &choice["delta"];
+        if delta["role"].is_string() {
+            let mut meta = ModelResponse::new(Vec::new(), self.now());
+            (meta.provider_response_id, meta.model_name) = (text_of(&event["id"]), text_of(&event["model"]));
+            chunks.push(ResponseChunk::Meta(Box::new(meta)));
+        }
+        let filled = |value: &serde_json::Value| text_of(value).filter(|text| !text.is_empty());
+        if let Some(text) = filled(&delta["reasoning_content"]).or_else(|| filled(&delta["reasoning"])) {
+            chunks.push(ResponseChunk::Thinking { key: None, chunk: StreamedThinking::new(text) });
+        }
+        chunks.extend(filled(&delta["content"]).map(ResponseChunk::text));
+        for call in delta["tool_calls"].as_array().into_iter().flatten() {
+            let mut chunk = StreamedToolCall::default();
+            let function = &call["function"];
+            (chunk.tool_call_id, chunk.tool_name) = (filled(&call["id"]), filled(&function["name"]));
+            chunk.args = text_of(&function["arguments"]).map(ToolArgs::Text);
+            let key = call["index"].as_u64().map(|index| format!("call-{index}"));
+            chunks.push(ResponseChunk::ToolCall { key, chunk });
+        }
+        chunks.extend(finish_of(&choice["finish_reason"]).map(ResponseChunk::Finish));
+        chunks.extend(event["usage"].is_object().then(|| ResponseChunk::Usage(usage_of(&event["usage"]))));
+        Ok(chunks)
+    }
+}
+
+fn text_of(value: &serde_json::Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+fn finish_of(reason: &serde_json::Value) -> Option<FinishReason> {
+    match reason.as_str()? {
+        "stop" => Some(FinishReason::Stop),
+        "length" => Some(FinishReason::Length),
+        "tool_calls" | "function_call" => Some(FinishReason::ToolCall),
+        "content_filter" => Some(FinishReason::ContentFilter),
+        _ => None,
+    }
+}
+
+fn usage_of(usage: &serde_json::Value) -> RequestUsage {
+    let mut of_request = RequestUsage::default();
+    let counts = &mut of_request.counts;
+    counts.input_tokens = usage["prompt_tokens"].as_i64().unwrap_or(0);
+    counts.output_tokens = usage["completion_tokens"].as_i64().unwrap_or(0);
+    counts.cache_read_tokens = usage["prompt_tokens_details"]["cached_tokens"].as_i64().unwrap_or(0);
+    counts.output_reasoning_tokens = usage["completion_tokens_details"]["reasoning_tokens"].as_i64().unwrap_or(0);
+    of_request
 }
 
 fn openai_tool(tool: &ToolDefinition) -> serde_json::Value {
