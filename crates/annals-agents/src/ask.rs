@@ -44,6 +44,7 @@ pub(crate) async fn ask(
     let before = Arc::clone(&messages);
     let mut change = StoredChange::default();
     if !core.processors.is_empty() {
+        shared.known.set_valid(0);
         messages = match process(&core, shared, &context, &state, &mut progress, messages, &mut change).await? {
             Ok(messages) => messages,
             Err(problem) => {
@@ -221,7 +222,7 @@ async fn respond(
 ) -> Result<ModelResponse, AgentError> {
     let instructions = messages.iter().rev().find_map(request_of).and_then(|request| request.instructions.clone());
     let mut call = ModelCall {
-        messages: prepared(Arc::clone(messages), model),
+        messages: prepared(Arc::clone(messages), model, &shared.known),
         instructions,
         tools: core.tools.iter().map(|tool| tool.definition()).collect(),
         output_tools: core.output.tool().into_iter().collect(),

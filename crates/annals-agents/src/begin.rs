@@ -13,7 +13,7 @@ use annals_pydantic_ai::{
 
 use crate::agent::AgentCore;
 use crate::error::{AgentError, AgentErrorKind};
-use crate::history::SharedHistory;
+use crate::history::{KnownHistory, SharedHistory, unchecked};
 use crate::shared::{RunInfo, RunShared};
 use crate::state::{AgentProgress, NextStep};
 
@@ -48,7 +48,7 @@ fn ids(args: &BeginArgs, history: &[ModelMessage]) -> Result<(String, String), A
     if run_id.is_empty() {
         return Err(AgentError::input("the id of a run is not empty"));
     }
-    if history.iter().any(|message| message.run_id() == Some(&run_id)) {
+    if args.run_id.is_some() && history.iter().any(|message| message.run_id() == Some(&run_id)) {
         return Err(AgentError::input(format!("the history has messages of a run {run_id:?}: a run id is used once")));
     }
     let known = || history.iter().rev().find_map(conversation_of).map(str::to_owned);
@@ -65,7 +65,7 @@ fn conversation_of(message: &ModelMessage) -> Option<&str> {
 }
 
 /// Returns a history that is valid for a run.
-fn clean(history: &SharedHistory, args: &BeginArgs) -> SharedHistory {
+fn clean(history: &SharedHistory, args: &BeginArgs, known: &KnownHistory) -> SharedHistory {
     let broken_off = match history.last() {
         _ if args.abandons => true,
         Some(ModelMessage::Request(request)) => request.state == RequestState::Interrupted,
@@ -77,12 +77,13 @@ fn clean(history: &SharedHistory, args: &BeginArgs) -> SharedHistory {
         let is_request = |message: &ModelMessage| matches!(message, ModelMessage::Request(_));
         !(args.has_fold && is_request(before) && is_request(after))
     };
-    let mut parts = history.chunk_by(is_one).peekable();
+    let mut parts = unchecked(history, known.valid()).chunk_by(is_one).peekable();
     let mut needs = false;
     while let Some(part) = parts.next() {
         needs |= needs_repair(part, broken_off && parts.peek().is_none());
     }
     if needs {
+        known.set_valid(0);
         return Arc::new(repair_messages(history.to_vec(), broken_off));
     }
     Arc::clone(history)
@@ -125,7 +126,7 @@ pub(crate) fn begin(
         return Err(AgentError::input(problem));
     }
     let (run_id, conversation_id) = ids(args, &history)?;
-    let mut messages = clean(&history, args);
+    let mut messages = clean(&history, args, &shared.known);
     let mut keeps = Arc::ptr_eq(&messages, &history) || messages == history;
     drop(history);
     let usage = RunUsage::default();
@@ -139,12 +140,14 @@ pub(crate) fn begin(
     }
     if let Some(renewed) = renewed {
         keeps &= *messages == renewed;
+        shared.known.set_valid(0);
         messages = Arc::new(renewed);
     }
     if args.prompt.is_none() {
         match messages.split_last() {
             Some((ModelMessage::Request(last), before)) => {
                 progress.resends = true;
+                shared.known.set_valid(shared.known.valid().min(before.len()));
                 let request = completed(last.clone(), core, shared, &progress, before).map_err(prompt_failed)?;
                 keeps &= request == *last;
                 let messages_mut = Arc::make_mut(&mut messages);

@@ -9,6 +9,7 @@ use annals_base::{Clock, IdSource, SystemClock};
 use annals_messages::Message;
 use annals_pydantic_ai::{DefaultSource, from_langchain, to_langchain};
 
+use crate::history::KnownHistory;
 use crate::model::{Model, ModelCall, ModelError, ModelFuture, ModelSettings, OutputRequest, ToolDefinition};
 use crate::prompts::prepared;
 
@@ -71,7 +72,7 @@ impl<M: Model> ChatModel for ModelChat<M> {
             let history = from_langchain(&call.messages, &mut DefaultSource::new(&SystemClock, &mut ids));
             let history = history.map_err(ModelError::fatal)?;
             let asked = ModelCall {
-                messages: prepared(Arc::new(history), &self.0),
+                messages: prepared(Arc::new(history), &self.0, &KnownHistory::default()),
                 instructions: None,
                 tools: call.tools.clone(),
                 output_tools: Vec::new(),

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use annals_base::{Clock, IdSource};
 use annals_graph::annals::history::FoldedMessages;
@@ -24,30 +25,56 @@ pub(crate) type SharedHistory = Arc<Vec<ModelMessage>>;
 /// The history as the last step of a run has left it. It belongs to the messages of the thread as long as their number
 /// is the same: a run is their only writer.
 #[derive(Default)]
-pub(crate) struct KnownHistory(Mutex<Option<(usize, SharedHistory)>>);
+pub(crate) struct KnownHistory {
+    left: Mutex<Option<(usize, SharedHistory)>>,
+    /// The number of leading messages that every provider takes as they are.
+    valid: AtomicUsize,
+}
 
 impl KnownHistory {
     /// Takes the history of a state.
     pub(crate) fn take(&self, state: &AgentState, clock: &dyn Clock) -> Result<SharedHistory, LoadError> {
-        match self.0.lock().take() {
+        match self.left.lock().take() {
             Some((count, history)) if count == state.messages.len() => Ok(history),
-            _ => history(state, clock),
+            _ => self.converted(state, clock),
         }
     }
 
     /// Returns the history of a state, which the next step can still take.
     pub(crate) fn peek(&self, state: &AgentState, clock: &dyn Clock) -> Result<SharedHistory, LoadError> {
-        match &*self.0.lock() {
+        match &*self.left.lock() {
             Some((count, history)) if *count == state.messages.len() => return Ok(Arc::clone(history)),
             _ => {}
         }
+        self.converted(state, clock)
+    }
+
+    fn converted(&self, state: &AgentState, clock: &dyn Clock) -> Result<SharedHistory, LoadError> {
+        self.set_valid(0);
         history(state, clock)
     }
 
     /// Leaves a history to the next step, with the number of its messages in the thread.
     pub(crate) fn leave(&self, count: usize, history: SharedHistory) {
-        *self.0.lock() = Some((count, history));
+        *self.left.lock() = Some((count, history));
     }
+
+    /// Returns the number of leading messages that every provider takes as they are.
+    pub(crate) fn valid(&self) -> usize {
+        self.valid.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_valid(&self, count: usize) {
+        self.valid.store(count, Ordering::Relaxed);
+    }
+}
+
+/// Returns the part of a history that has to be checked, if so many of its leading messages are valid: it begins with
+/// the last response among these, to whose calls the next request has the results.
+pub(crate) fn unchecked(history: &[ModelMessage], valid: usize) -> &[ModelMessage] {
+    let valid = &history[..valid.min(history.len())];
+    let from = valid.iter().rposition(|message| matches!(message, ModelMessage::Response(_)));
+    &history[from.unwrap_or(0)..]
 }
 
 /// The histories of the threads that an agent ran last.
@@ -59,19 +86,21 @@ struct CachedHistory {
     messages: Messages,
     folded: Option<FoldedMessages>,
     history: SharedHistory,
+    valid: usize,
 }
 
 impl HistoryCache {
-    /// Takes the history of a state; `None` if it is not cached. Lists that are equal but not the same differ.
-    pub(crate) fn take(&self, state: &AgentState) -> Option<SharedHistory> {
+    /// Takes the history of a state, with the number of leading messages that are valid; `None` if it is not cached.
+    /// Lists that are equal but not the same differ.
+    pub(crate) fn take(&self, state: &AgentState) -> Option<(SharedHistory, usize)> {
         let mut cached = self.0.lock();
         let is_of = |of: &CachedHistory| of.messages.is_same(&state.messages) && of.folded == state.folded;
         let at = cached.iter().position(is_of)?;
-        cached.remove(at).map(|cached| cached.history)
+        cached.remove(at).map(|cached| (cached.history, cached.valid))
     }
 
     /// Caches the history of a state. The oldest ones go if there are too many.
-    pub(crate) fn put(&self, state: &AgentState, history: &SharedHistory) {
+    pub(crate) fn put(&self, state: &AgentState, history: &SharedHistory, valid: usize) {
         if history.len() > HISTORY_MESSAGES_CACHED_MAX {
             return;
         }
@@ -79,7 +108,7 @@ impl HistoryCache {
         let mut dropped = Vec::new();
         let mut cached = self.0.lock();
         let (messages, folded) = (state.messages.clone(), state.folded.clone());
-        cached.push_back(CachedHistory { messages, folded, history: Arc::clone(history) });
+        cached.push_back(CachedHistory { messages, folded, history: Arc::clone(history), valid });
         let mut count: usize = cached.iter().map(|cached| cached.history.len()).sum();
         while cached.len() > HISTORIES_CACHED_MAX || count > HISTORY_MESSAGES_CACHED_MAX {
             let Some(oldest) = cached.pop_front() else { break };
@@ -124,7 +153,8 @@ pub(crate) fn rewritten(update: AgentStateUpdate, state: &AgentState, messages: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use annals_pydantic_ai::ModelRequest;
+    use annals_base::SystemClock;
+    use annals_pydantic_ai::{ModelRequest, ModelResponse};
 
     fn entry(count: usize) -> (AgentState, SharedHistory) {
         let messages: Messages = [Message::human("hi")].into_iter().collect();
@@ -136,7 +166,7 @@ mod tests {
     fn a_history_is_that_of_its_fold() {
         let cache = HistoryCache::default();
         let (mut state, history) = entry(1);
-        cache.put(&state, &history);
+        cache.put(&state, &history, 0);
         state.folded = Some(FoldedMessages::new(0..1, []));
         assert!(cache.take(&state).is_none(), "another fold gives another history");
         state.folded = None;
@@ -144,18 +174,28 @@ mod tests {
     }
 
     #[test]
+    fn a_check_begins_with_the_last_valid_response() {
+        let now = SystemClock.now().into();
+        let (request, response) = (ModelRequest::new(Vec::new()), ModelResponse::new(Vec::new(), now));
+        let history: Vec<ModelMessage> = vec![request.clone().into(), response.into(), request.into()];
+        let counts = [0, 1, 2, 3, 9].map(|valid| unchecked(&history, valid).len());
+        assert_eq!(counts, [3, 3, 2, 2, 2]);
+        assert!(unchecked(&[], 1).is_empty());
+    }
+
+    #[test]
     fn the_oldest_histories_leave_the_cache() {
         let cache = HistoryCache::default();
         let entries: Vec<_> = (0..=HISTORIES_CACHED_MAX).map(|_| entry(1)).collect();
-        entries.iter().for_each(|(messages, history)| cache.put(messages, history));
+        entries.iter().for_each(|(messages, history)| cache.put(messages, history, 0));
         assert!(cache.take(&entries[0].0).is_none());
-        assert!(Arc::ptr_eq(&cache.take(&entries[1].0).unwrap(), &entries[1].1));
+        assert!(Arc::ptr_eq(&cache.take(&entries[1].0).unwrap().0, &entries[1].1));
         assert!(cache.take(&entries[1].0).is_none(), "it was taken");
         let (messages, long) = entry(HISTORY_MESSAGES_CACHED_MAX);
-        cache.put(&messages, &long);
+        cache.put(&messages, &long, 0);
         assert!(cache.take(&entries[2].0).is_none(), "the long one takes the place of all others");
         let (messages, longer) = entry(HISTORY_MESSAGES_CACHED_MAX + 1);
-        cache.put(&messages, &longer);
+        cache.put(&messages, &longer, 0);
         assert!(cache.take(&messages).is_none());
     }
 }

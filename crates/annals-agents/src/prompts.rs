@@ -11,7 +11,7 @@ use annals_pydantic_ai::{
     SystemPromptPart, UserContent, UserPromptPart, join_instructions, needs_repair, repair_messages,
 };
 
-use crate::history::SharedHistory;
+use crate::history::{KnownHistory, SharedHistory, unchecked};
 use crate::model::Model;
 use crate::shared::RunInfo;
 
@@ -138,11 +138,21 @@ pub(crate) fn instructions(
 }
 
 /// Prepares a history for a model: calls without a result get one, requests and responses take turns, and parts that a
-/// provider has no form for become words of the user. A history that is so already is not copied.
-pub(crate) fn prepared(history: SharedHistory, model: &dyn Model) -> SharedHistory {
+/// provider has no form for become words of the user. A history that is so already is not copied, and the messages that
+/// `known` has as valid are not checked again.
+pub(crate) fn prepared(history: SharedHistory, model: &dyn Model, known: &KnownHistory) -> SharedHistory {
     let takes_late = model.takes_late_system_messages();
-    if !needs_repair(&history, true) && !has_unspoken(&history, takes_late) {
-        return history;
+    let rest = unchecked(&history, known.valid());
+    let is_begin = rest.len() == history.len();
+    debug_assert_eq!(needs_repair(rest, true), needs_repair(&history, true), "the messages before are valid");
+    if !needs_repair(rest, true) {
+        if !has_unspoken(rest, is_begin, false) {
+            known.set_valid(history.len());
+            return history;
+        }
+        if takes_late && !has_unspoken(rest, is_begin, true) {
+            return history;
+        }
     }
     let mut messages = repair_messages(Arc::unwrap_or_clone(history), true);
     let first = messages.iter().position(|message| matches!(message, ModelMessage::Request(_)));
@@ -161,13 +171,13 @@ pub(crate) fn prepared(history: SharedHistory, model: &dyn Model) -> SharedHisto
     Arc::new(messages)
 }
 
-/// Returns whether a history has parts that become words of the user.
-fn has_unspoken(history: &[ModelMessage], takes_late: bool) -> bool {
+/// Returns whether a history, or the rest of one, has parts that become words of the user.
+fn has_unspoken(history: &[ModelMessage], is_begin: bool, takes_late: bool) -> bool {
     let requests = history.iter().filter_map(|message| match message {
         ModelMessage::Request(request) => Some(request),
         _ => None,
     });
-    let is_late = |at: usize| !takes_late && at > 0;
+    let is_late = |at: usize| !takes_late && (at > 0 || !is_begin);
     requests.enumerate().any(|(at, request)| {
         request.parts.iter().any(|part| match part {
             RequestPart::RetryFeedback(_) => true,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use annals_base::{IdSource, Value};
 use annals_graph::prelude::{Command, Outcome, State, Store, Thread};
 use annals_graph::task::Interrupt;
-use annals_graph::{Input, IntoInput, Run};
+use annals_graph::{HeadState, Input, IntoInput, Run};
 use annals_messages::Message;
 use annals_pydantic_ai::{DefaultSource, LoadError, ModelMessage, UsageLimits, UserContent, from_langchain};
 use serde::de::DeserializeOwned;
@@ -54,23 +54,12 @@ pub(crate) enum Resumption {
     Value(Value),
 }
 
-/// A run that can start: its thread and its input.
-pub(crate) struct ReadyRun {
+/// A run that can start: its thread, the run of the graph on its head, and the input.
+pub(crate) struct ReadyRun<'a> {
     pub(crate) thread: Thread,
+    pub(crate) run: Run<'a, AgentState>,
     pub(crate) input: Input,
-    pub(crate) shared: RunShared,
-    pub(crate) persist_every: Option<Duration>,
-}
-
-impl ReadyRun {
-    /// Sets up the run of the graph.
-    pub(crate) fn on<'a, O>(&self, agent: &'a Agent<O>) -> Result<Run<'a, AgentState>, AgentError> {
-        let run = agent.graph()?.run(&self.thread).context(self.shared.clone());
-        Ok(match self.persist_every {
-            Some(interval) => run.persist_messages_every(interval),
-            None => run,
-        })
-    }
+    pub(crate) known: Arc<KnownHistory>,
 }
 
 impl<'a, O> AgentRun<'a, O> {
@@ -204,21 +193,34 @@ impl<'a, O> AgentRun<'a, O> {
         }
     }
 
-    /// Makes the run ready, with the state of its thread.
-    fn ready(self, thread: Thread, state: &annals_graph::StateSnapshot<AgentState>) -> Result<ReadyRun, AgentError> {
+    /// Sets up the run of the graph.
+    fn graph_run(&self, thread: &Thread) -> Result<Run<'a, AgentState>, AgentError> {
+        let run = self.agent.graph()?.run(thread).context(self.shared.clone());
+        Ok(match self.persist_every {
+            Some(interval) => run.persist_messages_every(interval),
+            None => run,
+        })
+    }
+
+    /// Returns the input of the run on the state of its thread.
+    fn input(self, state: &HeadState<AgentState>) -> Result<Input, AgentError> {
         let core = self.agent.core();
         if self.resumes.is_some()
-            && let Some(history) = core.histories.take(&state.values)
+            && let Some((history, valid)) = core.histories.take(&state.values)
         {
+            self.shared.known.set_valid(valid);
             self.shared.known.leave(state.values.messages.len(), history);
         }
-        let input = match &self.resumes {
+        Ok(match &self.resumes {
             Some(Resumption::Continue) => Input::Continue,
             Some(Resumption::Value(value)) => Input::Command(Command::resume(value.clone())),
             Some(Resumption::Results(results)) => resume(results, &state.interrupts)?,
             None => {
                 let mut before = match core.histories.take(&state.values) {
-                    Some(history) => history,
+                    Some((history, valid)) => {
+                        self.shared.known.set_valid(valid);
+                        history
+                    }
                     None => history_of(&state.values, &self.shared.known, core)?,
                 };
                 if !state.next.is_empty() && !self.args.abandons {
@@ -244,15 +246,24 @@ impl<'a, O> AgentRun<'a, O> {
                     if unchanged { update.messages(written) } else { rewritten(update, &state.values, written) };
                 IntoInput::<AgentState, _>::into_input(update)
             }
-        };
-        Ok(ReadyRun { thread, input, shared: self.shared, persist_every: self.persist_every })
+        })
     }
 
     /// Makes the run ready, on the calling thread.
-    fn prepare(self) -> Result<ReadyRun, AgentError> {
-        let thread = self.own_thread()?;
-        let state = self.agent.graph()?.get_state(&thread)?;
-        self.ready(thread, &state)
+    fn prepare(self) -> Result<ReadyRun<'a>, AgentError> {
+        let (thread, known) = (self.own_thread()?, Arc::clone(&self.shared.known));
+        let mut run = self.graph_run(&thread)?;
+        let input = self.input(&run.load_state()?)?;
+        Ok(ReadyRun { thread, run, input, known })
+    }
+
+    /// Makes the run ready without blocking the executor that polls it.
+    async fn aprepare(self) -> Result<ReadyRun<'a>, AgentError> {
+        let (thread, known) = (self.own_thread()?, Arc::clone(&self.shared.known));
+        let mut run = self.graph_run(&thread)?;
+        let state = run.aload_state().await?;
+        let input = self.input(&state)?;
+        Ok(ReadyRun { thread, run, input, known })
     }
 }
 
@@ -272,9 +283,8 @@ impl<'a, O: DeserializeOwned> AgentRun<'a, O> {
     /// [`AgentError`], with the messages so far.
     pub fn outcome(self) -> Result<AgentOutcome<O>, AgentError> {
         let agent = self.agent;
-        let ready = self.prepare()?;
-        let outcome = ready.on(agent)?.invoke(ready.input.clone());
-        conclude(agent.core(), ready.thread, &ready.shared.known, outcome)
+        let ReadyRun { thread, run, input, known } = self.prepare()?;
+        conclude(agent.core(), thread, &known, run.invoke(input))
     }
 
     /// Runs to the end without blocking the executor that polls it, as [`AgentRun::invoke`].
@@ -292,11 +302,8 @@ impl<'a, O: DeserializeOwned> AgentRun<'a, O> {
     /// As [`AgentRun::outcome`].
     pub async fn aoutcome(self) -> Result<AgentOutcome<O>, AgentError> {
         let agent = self.agent;
-        let thread = self.own_thread()?;
-        let state = agent.graph()?.aget_state(&thread).await?;
-        let ready = self.ready(thread, &state)?;
-        let outcome = ready.on(agent)?.ainvoke(ready.input.clone()).await;
-        conclude(agent.core(), ready.thread, &ready.shared.known, outcome)
+        let ReadyRun { thread, run, input, known } = self.aprepare().await?;
+        conclude(agent.core(), thread, &known, run.ainvoke(input).await)
     }
 
     /// Runs step by step, as far as the stream is read, and shows the final response as it streams in (`run_stream`).
@@ -318,9 +325,7 @@ impl<'a, O: DeserializeOwned> AgentRun<'a, O> {
         let agent = self.agent;
         let gate = Arc::new(EventGate::default());
         self.shared.gate = Some(Arc::clone(&gate));
-        let thread = self.own_thread()?;
-        let state = agent.graph()?.aget_state(&thread).await?;
-        AsyncStreamedRun::begin(agent, self.ready(thread, &state)?, gate).await
+        AsyncStreamedRun::begin(agent, self.aprepare().await?, gate).await
     }
 
     /// Runs step by step, as far as the iterator is read: each request and response as it is stored (`iter`).
@@ -386,7 +391,7 @@ pub(crate) fn conclude<O: DeserializeOwned>(
 ) -> Result<AgentOutcome<O>, AgentError> {
     let outcome = outcome?;
     let messages = known.take(outcome.state(), &*core.clock).map_err(unreadable)?;
-    core.histories.put(outcome.state(), &messages);
+    core.histories.put(outcome.state(), &messages, known.valid());
     match &outcome {
         Outcome::Done(state) => {
             let progress = Box::new(state.agent_run.clone());

@@ -63,10 +63,10 @@ pub struct AgentSteps<'a, O = String> {
 }
 
 impl<'a, O> AgentSteps<'a, O> {
-    pub(crate) fn begin(agent: &'a Agent<O>, ready: ReadyRun) -> Result<Self, AgentError> {
-        let known = Arc::clone(&ready.shared.known);
-        let stream = ready.on(agent)?.stream(ready.input, &[StreamMode::Values])?;
-        Ok(Self { agent, thread: ready.thread, known, stream: Some(stream), shown: None, queue: VecDeque::new() })
+    pub(crate) fn begin(agent: &'a Agent<O>, ready: ReadyRun<'a>) -> Result<Self, AgentError> {
+        let ReadyRun { thread, run, input, known } = ready;
+        let stream = Some(run.stream(input, &[StreamMode::Values])?);
+        Ok(Self { agent, thread, known, stream, shown: None, queue: VecDeque::new() })
     }
 
     /// Queues the messages that a state adds.

@@ -107,16 +107,16 @@ struct ReadRun<'a, O> {
 const MODES: &[StreamMode] = &[StreamMode::Values, StreamMode::Custom];
 
 impl<'a, O: DeserializeOwned> ReadRun<'a, O> {
-    fn new(agent: &'a Agent<O>, ready: &ReadyRun, gate: Arc<EventGate>) -> Self {
+    fn new(agent: &'a Agent<O>, ready: &ReadyRun<'a>, gate: Arc<EventGate>) -> Self {
         Self {
             agent,
             thread: ready.thread.clone(),
             gate,
             queue: VecDeque::new(),
             messages: Arc::default(),
-            known: Arc::clone(&ready.shared.known),
+            known: Arc::clone(&ready.known),
             progress: AgentProgress::default(),
-            response: ModelResponse::new(Vec::new(), ready.shared.now()),
+            response: ModelResponse::new(Vec::new(), agent.core().clock.now().into()),
             number: 0,
             outcome: None,
         }
@@ -323,9 +323,9 @@ readers!(StreamedRun, AsyncStreamedRun);
 
 impl<'a, O: DeserializeOwned> StreamedRun<'a, O> {
     /// Begins a run, up to the begin of its final response.
-    pub(crate) fn begin(agent: &'a Agent<O>, ready: ReadyRun, gate: Arc<EventGate>) -> Result<Self, AgentError> {
+    pub(crate) fn begin(agent: &'a Agent<O>, ready: ReadyRun<'a>, gate: Arc<EventGate>) -> Result<Self, AgentError> {
         let read = ReadRun::new(agent, &ready, gate);
-        let stream = Some(ready.on(agent)?.stream(ready.input, MODES)?);
+        let stream = Some(ready.run.stream(ready.input, MODES)?);
         let mut run = Self { read, stream };
         while let Some(event) = run.next_event()? {
             if let AgentEvent::Response(StreamEvent::FinalResult(_)) = event {
@@ -396,9 +396,13 @@ impl<'a, O: DeserializeOwned> StreamedRun<'a, O> {
 
 impl<'a, O: DeserializeOwned> AsyncStreamedRun<'a, O> {
     /// Begins a run, up to the begin of its final response.
-    pub(crate) async fn begin(agent: &'a Agent<O>, ready: ReadyRun, gate: Arc<EventGate>) -> Result<Self, AgentError> {
+    pub(crate) async fn begin(
+        agent: &'a Agent<O>,
+        ready: ReadyRun<'a>,
+        gate: Arc<EventGate>,
+    ) -> Result<Self, AgentError> {
         let read = ReadRun::new(agent, &ready, gate);
-        let stream = Some(ready.on(agent)?.astream(ready.input, MODES).await?);
+        let stream = Some(ready.run.astream(ready.input, MODES).await?);
         let mut run = Self { read, stream, begun: false };
         while let Some(event) = run.next_event().await? {
             if let AgentEvent::Response(StreamEvent::FinalResult(_)) = event {

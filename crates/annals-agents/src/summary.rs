@@ -13,7 +13,7 @@ use annals_pydantic_ai::{
 };
 
 use crate::error::AgentError;
-use crate::history::SharedHistory;
+use crate::history::{KnownHistory, SharedHistory};
 use crate::model::{Model, ModelCall, ModelSettings, OutputRequest, failed};
 use crate::prompts::prepared;
 
@@ -86,7 +86,7 @@ impl SummaryRule {
         let prompt = UserPromptPart::new(UserContent::from(ASKS), now);
         asked.push(ModelRequest::new(vec![prompt.into()]).into());
         let call = Arc::new(ModelCall {
-            messages: prepared(Arc::new(asked), &*self.model),
+            messages: prepared(Arc::new(asked), &*self.model, &KnownHistory::default()),
             instructions: None,
             tools: Vec::new(),
             output_tools: Vec::new(),

@@ -14,8 +14,10 @@ pub(crate) const WORKER_POLL: Duration = Duration::from_millis(5);
 /// The pause between two looks of a worker at the schedules that processes may have changed.
 pub(crate) const SCHEDULE_LOOK: Duration = Duration::from_secs(1);
 /// The delay past which a due time of a schedule counts as missed.
+#[cfg(any(test, feature = "schedules"))]
 pub(crate) const SCHEDULE_LATE_MAX: Duration = Duration::from_secs(60);
 /// Missed runs of a schedule that a worker enqueues.
+#[cfg(any(test, feature = "schedules"))]
 pub(crate) const SCHEDULE_RUNS_MAX: usize = 1_000;
 /// Attempts of a task whose errors are stored, the newest.
 pub(crate) const ATTEMPTS_STORED_MAX: usize = 100;
@@ -31,8 +33,10 @@ pub(crate) const LEASE_RETRY: Duration = Duration::from_secs(1);
 /// for the commits of other processes where the system does not announce them.
 pub(crate) const WORKER_ASK: Duration = Duration::from_millis(500);
 /// The shortest period of a schedule: a worker looks at its schedules once a second.
+#[cfg(feature = "schedules")]
 pub(crate) const SCHEDULE_PERIOD_MIN: Duration = SCHEDULE_LOOK;
 /// The longest period of a schedule.
+#[cfg(feature = "schedules")]
 pub(crate) const SCHEDULE_PERIOD_MAX: Duration = Duration::from_secs(366 * 86_400);
 /// Number of supersteps after which a run stores the version of its graph again, so that it is found without reading
 /// the whole run.
