@@ -5,6 +5,7 @@ use annals::message::ToolCall;
 use annals_agents::{Agent, AgentTool, FunctionModel};
 use annals_graph::graph::CompiledGraph;
 use annals_graph::prelude::*;
+use annals_graph::task::Task;
 use annals_pydantic_ai::{DefaultSource, ModelMessage, ModelResponse, RequestPart, TextPart, ToolArgs, ToolCallPart};
 
 use crate::disk;
@@ -15,7 +16,7 @@ use crate::{Bench, Result};
 /// The turns of each thread before the measured ones.
 const BEFORE: usize = 20;
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[derive(Clone, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 struct AgentCity {
     city: String,
 }
@@ -45,7 +46,8 @@ fn agent() -> Agent {
     Agent::new(model).tool(AgentTool::new("weather", |city: AgentCity| Ok(format!("rain in {}", city.city))))
 }
 
-/// The same by hand: a node for the model and one for the tool, each message with an id.
+/// The same by hand: a node for the model and one for the tool, each message with an id. As in the agent, the call of
+/// the tool is a step of the thread, which is stored with its superstep.
 fn graph() -> Result<CompiledGraph<AgentTalk>> {
     let respond = |talk: &AgentTalk| {
         let is_result = talk.messages.last().is_some_and(|last| last.tool_call_id().is_some());
@@ -56,12 +58,13 @@ fn graph() -> Result<CompiledGraph<AgentTalk>> {
             Message::ai("").with_tool_call(ToolCall::new("weather", [("city", "Bern")]).with_id(id))
         }]))
     };
-    let run = |talk: &AgentTalk| {
+    let weather = Task::new("weather", |city: AgentCity| Ok(format!("rain in {}", city.city))).store_with_caller();
+    let run = move |talk: &AgentTalk, context: &Context| {
         let last = talk.messages.last().ok_or("there is a message")?;
         let message = |call: &ToolCall| {
-            let city: AgentCity = call.args_as()?;
             let id = call.id.clone().unwrap_or_default();
-            Ok(Message::tool(format!("rain in {}", city.city), id).with_name("weather"))
+            let result = weather.call(context, call.args_as()?)?;
+            Ok(Message::tool(result, id).with_name("weather"))
         };
         let messages: NodeResult<Vec<_>> = last.tool_calls().iter().map(message).collect();
         Ok(AgentTalk::update().messages(messages?))
