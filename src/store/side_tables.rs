@@ -97,17 +97,21 @@ pub trait SideTables: Send + Sync + fmt::Debug {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct KvNamespace(Arc<str>);
 
+/// The first label of the namespaces that hold versions of entries.
+pub(crate) const HISTORY: &str = "__history__";
+
 impl KvNamespace {
     /// Checks the labels of a namespace to which a caller puts.
     ///
     /// # Errors
     /// [`StoreError::InvalidNamespace`] if there are none or too many, if one is empty, holds a dot or a NUL, or if the
-    /// first one is `langgraph`, which is reserved.
+    /// first one is `langgraph` or `__history__`, which are reserved.
     pub fn new(labels: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, StoreError> {
         let namespace = Self::from_labels(labels)?;
         let reason = match namespace.0.split('.').next() {
             None | Some("") => "it has no label",
             Some("langgraph") => "the first label is `langgraph`, which is reserved",
+            Some(HISTORY) => "the first label is `__history__`, which is reserved",
             Some(_) => return Ok(namespace),
         };
         Err(refused(namespace.labels(), reason.to_owned()))
@@ -153,6 +157,11 @@ impl KvNamespace {
     pub fn labels(&self) -> impl DoubleEndedIterator<Item = &str> {
         let labels = (!self.0.is_empty()).then(|| self.0.split('.'));
         labels.into_iter().flatten()
+    }
+
+    /// Returns whether its entries are versions of other ones.
+    pub(crate) fn is_history(&self) -> bool {
+        self.labels().next() == Some(HISTORY)
     }
 
     /// Returns the labels joined by dots.

@@ -14,6 +14,7 @@ mod diffs;
 mod facts;
 mod hostile;
 mod kv_search;
+mod kv_versions;
 mod locks;
 mod memory_backend;
 mod memory_threads;

@@ -1,9 +1,10 @@
 //! The key-value memory: objects that outlive a thread and are shared by all threads.
 //!
-//! Objects are stored under a namespace and a key, beside the log in the same file. *Absent:* history; a put replaces
-//! the old value, and a replay of a thread reverts nothing.
+//! Objects are stored under a namespace and a key, beside the log in the same file. A put replaces the old value,
+//! unless the handle retains versions. *Absent:* the runs of threads; a replay of a thread reverts nothing.
 
 mod filter;
+mod history;
 mod index;
 mod path;
 mod query;
@@ -16,6 +17,7 @@ use crate::base::{Encoded, Timestamp, Value, debug_fields, setters};
 use crate::limits::KV_SWEEP_MAX;
 
 pub use self::filter::KvCompare;
+pub use self::history::{KvAsOf, KvVersion};
 use self::index::{Best, Rank};
 pub use self::index::{Embedder, EmbedderError, KvIndex};
 pub use self::query::{KvNamespaceQuery, KvOrder, KvQuery};
@@ -23,7 +25,7 @@ use self::write::WriteLifetime;
 pub use self::write::{KvLifetimes, KvWrite};
 use super::error::StoreError;
 use super::handle::Store;
-use super::side_tables::{KvChange, KvNamespace, KvRecord, KvVector};
+use super::side_tables::{HISTORY, KvChange, KvNamespace, KvRecord, KvVector};
 
 /// The key-value memory of a store. Cheap to clone; all clones are the same memory.
 ///
@@ -55,6 +57,8 @@ pub struct Kv {
     store: Store,
     index: Option<KvIndex>,
     lifetimes: Option<KvLifetimes>,
+    /// True if each value that is put is retained.
+    is_versioned: bool,
 }
 
 /// An entry of the key-value memory.
@@ -81,7 +85,7 @@ pub struct KvItem {
 impl Store {
     /// Returns the key-value memory of this store.
     pub fn kv(&self) -> Kv {
-        Kv { store: self.clone(), index: None, lifetimes: None }
+        Kv { store: self.clone(), index: None, lifetimes: None, is_versioned: false }
     }
 }
 
@@ -189,6 +193,9 @@ impl Kv {
         for write in writes {
             let KvWrite { namespace, key, value, lifetime, fields } = write;
             let Some(value) = value else {
+                if self.is_versioned {
+                    changes.push(history::version(self, &namespace, &key, None, now, None)?);
+                }
                 changes.push(KvChange::Delete { namespace, key });
                 continue;
             };
@@ -202,6 +209,9 @@ impl Kv {
                 WriteLifetime::Limited(lifetime) => Some(lifetime),
             };
             let expires_at = lifetime.map(|lifetime| now.saturating_add(lifetime));
+            if self.is_versioned {
+                changes.push(history::version(self, &namespace, &key, Some(&value), now, expires_at)?);
+            }
             let entry = (namespace.clone(), key.clone());
             changes.push(KvChange::Put { namespace, key, value: Encoded::encode(&value)?, now, expires_at });
             if let Some(lifetime) = lifetime.filter(|_| self.lifetimes.is_some()) {
@@ -325,6 +335,9 @@ impl Kv {
     fn search_first_put(&self, under: Option<&KvNamespace>, query: &KvQuery) -> Result<Vec<KvItem>, StoreError> {
         let (mut found, mut skipped) = (Vec::new(), 0);
         self.store.backend().side_tables()?.kv_entries(under, self.read_at(), &mut |record| {
+            if query.passes_over(record) {
+                return Ok(true);
+            }
             if query.filters.is_empty() && skipped < query.offset {
                 skipped += 1;
                 return Ok(true);
@@ -384,7 +397,7 @@ impl Kv {
         key: impl Into<String>,
     ) -> Result<(), StoreError> {
         let Ok(namespace) = KvNamespace::from_labels(namespace) else { return Ok(()) };
-        self.store.backend().side_tables()?.commit_kv(&[KvChange::Delete { namespace, key: key.into() }])
+        self.write_all([KvWrite::of(namespace, key.into(), None)])
     }
 
     /// Returns the namespaces that hold something and that a query finds, each as its labels, sorted.
@@ -394,7 +407,10 @@ impl Kv {
     pub fn list_namespaces(&self, query: KvNamespaceQuery) -> Result<Vec<Vec<String>>, StoreError> {
         let Some(under) = query.under() else { return Ok(Vec::new()) };
         let all = self.store.backend().side_tables()?.kv_namespaces(under.as_ref(), self.read_at())?;
-        Ok(query.select(all.iter().map(|namespace| namespace.labels().map(str::to_owned).collect())))
+        let all = all
+            .iter()
+            .filter(|namespace| under.as_ref().is_some_and(KvNamespace::is_history) || !namespace.is_history());
+        Ok(query.select(all.map(|namespace| namespace.labels().map(str::to_owned).collect())))
     }
 }
 
@@ -413,8 +429,16 @@ impl KvItem {
 }
 
 impl KvQuery {
+    /// Returns whether an entry is a version, which a search does not find.
+    fn passes_over(&self, record: &KvRecord) -> bool {
+        record.namespace.is_history() && self.prefix.first().is_none_or(|label| label != HISTORY)
+    }
+
     /// Returns an entry that fits the filters.
     fn fit(&self, record: &KvRecord) -> Result<Option<KvItem>, StoreError> {
+        if self.passes_over(record) {
+            return Ok(None);
+        }
         let item = KvItem::decode(record)?;
         let fits = self.filters.iter().all(|(name, test)| test.holds(item.value.get(name)));
         Ok(fits.then_some(item))

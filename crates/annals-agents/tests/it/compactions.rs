@@ -61,7 +61,7 @@ fn a_summary_folds_messages_that_stay_in_the_thread() {
         let thread = Store::open(&path).unwrap().thread("t").unwrap();
         let result = agent().run(format!("prompt {n}").as_str()).thread(&thread).invoke().unwrap();
         let reread = agent().history(&Store::open(&path).unwrap().thread("t").unwrap()).unwrap();
-        assert_eq!(dump(&reread), dump(&result.all_messages()), "what was stored is what the run went on with");
+        assert_eq!(dump(&reread), dump(result.all_messages()), "what was stored is what the run went on with");
         assert_eq!(result.new_messages().len(), 2);
         thread
     };
