@@ -9,7 +9,8 @@
 //! | [`PageError`] | a failure of the server |
 //! | [`write_document`] | a thread as one HTML document that is read without a server |
 //! | [`write_site`], [`SiteSummary`] | a folder of such documents with an index, and what was written |
-//! | [`markdown_message`], [`markdown_heading`], [`markdown_folded`] | a message, a heading and the end of folded messages as Markdown |
+//! | [`markdown_message`], [`markdown_heading`] | a message and a heading as Markdown |
+//! | [`markdown_folded`] | the end of folded messages as Markdown |
 //!
 //! Every screen is HTML that works without JavaScript, and has its JSON at the same address with `.json`. Invariants:
 //! data is text in a document and never markup; a request without the token, for another host or from another origin

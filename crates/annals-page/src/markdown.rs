@@ -27,8 +27,8 @@ pub fn markdown_message(message: &Json) -> String {
     document
 }
 
-/// Returns the border between the messages that a compaction has folded and those after them as Markdown: a heading, and
-/// the messages of the summary.
+/// Returns the border between folded messages and those after them as Markdown: a heading, and the messages of the
+/// summary.
 pub fn markdown_folded(summary: &[Message]) -> String {
     let mut document = String::new();
     add_folded(&mut document, summary);

@@ -68,8 +68,8 @@ impl Thread {
     /// stays as it is; [`Snapshot::model_view`] shows it with the summary in place of the folded messages. A later
     /// compaction takes the place of this one, [`Thread::undo`] goes back to the state before, and a fork has it.
     ///
-    /// If another writer appends meanwhile, the compaction is made on the head that it left. Tasks that are due stay due;
-    /// as after any [update](super::StateThread::update), one that waits at an interrupt runs again.
+    /// If another writer appends meanwhile, the compaction is made on the head that it left. Tasks that are due stay
+    /// due; as after any [update](super::StateThread::update), one that waits at an interrupt runs again.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if the channel holds no messages, if no message would be folded, or if the state that
@@ -89,7 +89,8 @@ impl Thread {
     /// }
     /// let head = thread.head()?.expect("a hundred checkpoints");
     /// let summary = format!("a summary of {} messages", head.model_view("messages")?.len());
-    /// thread.compact("messages", MessageCompaction::new([Message::system(summary)]).keep_first(1).keep_last(2).of(&head))?;
+    /// let compaction = MessageCompaction::new([Message::system(summary)]).keep_first(1).keep_last(2);
+    /// thread.compact("messages", compaction.of(&head))?;
     ///
     /// let head = thread.head()?.expect("the compaction");
     /// let view = head.model_view("messages")?;
