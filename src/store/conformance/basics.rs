@@ -3,11 +3,13 @@
 use super::build::*;
 
 pub(super) fn empty(backend: &dyn Log) {
-    let place = root_of(backend, "nobody");
+    let place = root_of(backend, "absent");
     assert_eq!((place.head(), place.found(1)), (None, None));
     assert!(place.stored().is_empty() && place.namespaces().is_empty() && threads(backend).is_empty());
     assert!(page(backend, &CheckpointQuery { namespace: None, ..place.query() }).is_empty());
     assert!(backend.checkpoints_by_prefix(&place.thread, "0", 10).expect("looks up").is_empty());
+    refuses(backend, [(place.batch(Some(7), [on(8, 7)]), "absent/ is at none, not 7")]);
+    assert!(threads(backend).is_empty() && place.namespaces().is_empty(), "a conflict makes no thread");
     let report = backend.check().expect("checks");
     assert_eq!((report.threads, report.checkpoints), (0, 0));
 }

@@ -439,22 +439,16 @@ pub(super) fn refusal<T: Debug>(result: Result<T, StoreError>) -> String {
     }
 }
 
-/// A call that a backend must refuse, with the text of the refusal.
-pub(super) trait Refuses {
-    fn refuses<'t>(&self, batches: impl IntoIterator<Item = (Batch, &'t str)>);
-    fn refuses_operations<'t>(&self, operations: impl IntoIterator<Item = (NewOperation, &'t str)>);
+/// Commits batches that must be refused, each with the text of the refusal.
+pub(super) fn refuses<'t>(backend: &dyn Log, batches: impl IntoIterator<Item = (Batch, &'t str)>) {
+    let each = |(n, (batch, text))| assert_eq!(refusal(backend.commit(&batch)), text, "batch {n}");
+    batches.into_iter().enumerate().for_each(each);
 }
 
-impl Refuses for dyn Log + '_ {
-    fn refuses<'t>(&self, batches: impl IntoIterator<Item = (Batch, &'t str)>) {
-        let each = |(n, (batch, text))| assert_eq!(refusal(self.commit(&batch)), text, "batch {n}");
-        batches.into_iter().enumerate().for_each(each);
-    }
-
-    fn refuses_operations<'t>(&self, operations: impl IntoIterator<Item = (NewOperation, &'t str)>) {
-        let each = |(n, (operation, text))| assert_eq!(refusal(self.operate(&operation)), text, "operation {n}");
-        operations.into_iter().enumerate().for_each(each);
-    }
+/// Makes operations that must be refused, each with the text of the refusal.
+pub(super) fn refuses_operations<'t>(backend: &dyn Log, all: impl IntoIterator<Item = (NewOperation, &'t str)>) {
+    let each = |(n, (operation, text))| assert_eq!(refusal(backend.operate(&operation)), text, "operation {n}");
+    all.into_iter().enumerate().for_each(each);
 }
 
 /// Runs a part of each of several threads at once. Returns the number of those that returned true.

@@ -2,6 +2,7 @@
 
 use super::build::*;
 use super::operations::{fact, operate};
+use super::pruning;
 use crate::base::limits::{DELETED_THREADS_MAX, FORKS_SHOWN_MAX};
 use crate::store::operation::TRASHED;
 
@@ -12,20 +13,10 @@ fn erase(backend: &dyn Log, places: &[&CasePlace<'_>]) {
 
 /// Fills a thread with every kind of row; its large texts are those of every other one.
 fn fill(place: &CasePlace<'_>) {
-    let large = "shared ".repeat(500);
-    let first = begin(1).tasks(&["a", "b"]).value("x", 1, &large).items("list", 1, vec![put(0, &large)]);
-    place.add(first);
-    place.write(
-        1,
-        1,
-        vec![write(0, "x", &large), write_items(1, "list", &["one", &large]), write(-4, "given", &large)],
-    );
-    place.write(1, 9, vec![write(-4, "given", "own text ".repeat(9))]);
-    place.write(1, 9, vec![write(-4, "given", "another text, too")]);
-    place.add(on(2, 1).value_of("x", 2, task(1), 0).seen("a", &[("x", 1)]));
-    place.add(on(3, 1).items("list", 2, vec![put(1, "sibling")]));
+    pruning::fill(place, 1..=9);
+    place.add(on(10, 1).items("list", 2, vec![put(1, "sibling")]));
     let inside = place.inside("a:1");
-    inside.add(begin(4).value("y", 1, &large));
+    inside.add(begin(4).value("y", 1, "shared ".repeat(500)));
     (5..75).for_each(|n| inside.add(on(n, n - 1).value("y", n, n.to_string())));
 }
 
@@ -40,7 +31,7 @@ pub(super) fn whole(backend: &dyn Log) {
     assert_eq!(refusal(backend.writes(&gone.point(1))), "not found");
     let conflict = "gone/ is at none, not 1";
     let pending = gone.pending(1, writes(1, 1, vec![write(0, "x", "late")]));
-    backend.refuses([(gone.batch(Some(1), [on(2, 1)]), conflict), (pending, conflict)]);
+    refuses(backend, [(gone.batch(Some(1), [on(2, 1)]), conflict), (pending, conflict)]);
     let many = vec![stays.thread.clone(); DELETED_THREADS_MAX + 1];
     assert_eq!(refusal(backend.delete_threads(&many)), "deleted threads");
     // It can be made anew, from nothing, and with the same ids.

@@ -1,23 +1,7 @@
 //! Writers: conflicts, repeats, duplicates, and several writers at once.
 
 use super::build::*;
-
-pub(super) fn own(backend: &dyn Log) {
-    let place = root_of(backend, "moved");
-    place.add(begin(1).value("x", 1, "1").tasks(&["node"]));
-    place.write(1, 1, vec![write(-4, "given", "yes")]);
-    place.add(on(2, 1).value("x", 2, "2"));
-    let late = on(3, 1).value("x", 2, "late").consumed(writes(1, 1, vec![write(0, "x", "late")]));
-    let mut batch = place.batch(Some(1), [late, on(4, 3)]);
-    batch.writes = vec![writes(2, 1, vec![write(0, "x", "late")])];
-    let pending = place.pending(1, writes(1, 1, vec![write(-4, "given", "no")]));
-    let moved = "moved/ is at 2, not 1";
-    backend.refuses([(batch, moved), (pending, moved), (place.batch(None, [begin(3)]), "moved/ is at 2, not none")]);
-    place.add(on(3, 2).value("x", 3, "3"));
-    backend.refuses([(root_of(backend, "none").batch(Some(7), [on(8, 7)]), "none/ is at none, not 7")]);
-    assert_eq!(threads(backend), ["moved"], "a conflict makes no thread");
-    assert!(root_of(backend, "none").namespaces().is_empty());
-}
+use super::processes;
 
 pub(super) fn ancestor(backend: &dyn Log) {
     let root = root_of(backend, "a");
@@ -31,7 +15,7 @@ pub(super) fn ancestor(backend: &dyn Log) {
     commit(backend, &expecting(None, begin(2), Some(1)));
     root.add(on(3, 1));
     let late = |of_root| expecting(Some(2), on(4, 2), of_root);
-    backend.refuses([(late(Some(1)), "a/ is at 3, not 1"), (late(None), "a/ is at 3, not none")]);
+    refuses(backend, [(late(Some(1)), "a/ is at 3, not 1"), (late(None), "a/ is at 3, not none")]);
     commit(backend, &late(Some(3)));
 }
 
@@ -59,50 +43,22 @@ pub(super) fn repeat(backend: &dyn Log) {
     for alter in alterations {
         let mut batch = rich(&place);
         alter(&mut batch);
-        backend.refuses([(batch, "duplicate 3")]);
+        refuses(backend, [(batch, "duplicate 3")]);
     }
     fork.add(fork_of(4, place.point(2)));
-    backend.refuses([(fork.batch(None, [fork_of(4, place.point(3))]), "duplicate 4")]);
+    refuses(backend, [(fork.batch(None, [fork_of(4, place.point(3))]), "duplicate 4")]);
     place.add(on(4, 3));
     commit(backend, &batch);
     assert_eq!(place.head(), Some(4), "a late repeat does not move the head");
 }
 
-const ROUNDS: u64 = 12;
-
-pub(super) fn many_threads(backend: &dyn Log) {
-    at_once(8, |writer| {
-        let place = root_of(backend, &format!("writer {writer}"));
-        (1..=ROUNDS).for_each(|n| place.add(next(n).items("list", n, vec![put(n, writer.to_string())])));
-        let all: Vec<_> = (1..=ROUNDS).map(|n| format!("{n}={writer}")).collect();
-        assert_eq!(place.list(ROUNDS), all.join(" "));
-        place.stored().into_iter().eq((1..=ROUNDS).rev())
-    });
-    for writer in 0..8 {
-        assert_eq!(root_of(backend, &format!("writer {writer}")).stored().len() as u64, ROUNDS);
-    }
-}
-
+/// Writers of one thread, and of threads of their own.
 pub(super) fn race(backend: &dyn Log) {
-    let (place, mut head) = (root_of(backend, "contended"), 1);
-    place.add(begin(1));
-    for round in 1..=ROUNDS {
-        let won = at_once(8, |writer| {
-            let n = round * 100 + writer;
-            match backend.commit(&place.batch(Some(head), [on(n, head).value("x", round, n.to_string())])) {
-                Err(StoreError::Conflict { expected, found, .. }) => {
-                    assert!(expected == Some(id(head)) && found != expected, "{expected:?}, {found:?}");
-                    false
-                }
-                other => other.is_ok(),
-            }
-        });
-        assert_eq!(won, 1, "round {round}: exactly one wins");
-        head = place.head().expect("it has a head");
-        assert!((0..8).contains(&(head - round * 100)), "the head is of this round");
-        assert_eq!(place.text(head, "x"), head.to_string());
-    }
-    assert_eq!(place.stored().len() as u64, ROUNDS + 1, "who lost wrote nothing");
+    _ = at_once(8, |writer| {
+        processes::race(backend, writer);
+        true
+    });
+    processes::ended(backend, 8);
 }
 
 pub(super) fn chain(backend: &dyn Log) {
@@ -117,7 +73,7 @@ pub(super) fn chain(backend: &dyn Log) {
     assert_eq!(outcomes, [of_first, of_first, "accepted: ()"], "a chain has the error of its first one");
     assert_eq!((other.head(), third.head()), (None, Some(1)));
     let next = || place.batch(Some(1), [on(2, 1)]);
-    backend.refuses([(of_run(next()), of_first)]);
+    refuses(backend, [(of_run(next()), of_first)]);
     commit(backend, &Batch { chain: Some(CommitChain::begin()), ..next() });
     assert_eq!(place.stored(), [2, 1]);
 }
@@ -177,13 +133,16 @@ pub(super) fn none_of_all(backend: &dyn Log) {
     let of_run = |batch: Batch| Batch { chain: Some(run.clone()), ..batch };
     let beside = |then: Batch| Batch { then: vec![then], ..absent.batch(None, [begin(1)]) };
     let within = of_run(place.batch(Some(1), [on(2, 1)]));
-    backend.refuses([
-        (late(), "none of all/ is at 20, not 1"),
-        (all_of(&absent, Some(1)), "absent/ is at none, not 1"),
-        (beside(late()), "batch.then"),
-        (beside(within), "batch.then"),
-        (beside(place.batch(Some(7), [on(8, 7)])), "none of all/ is at 1, not 7"),
-    ]);
+    refuses(
+        backend,
+        [
+            (late(), "none of all/ is at 20, not 1"),
+            (all_of(&absent, Some(1)), "absent/ is at none, not 1"),
+            (beside(late()), "batch.then"),
+            (beside(within), "batch.then"),
+            (beside(place.batch(Some(7), [on(8, 7)])), "none of all/ is at 1, not 7"),
+        ],
+    );
     let missing = with(child.pending(12, writes(9, 1, vec![write(0, "x", "late")])));
     assert!(backend.commit(&missing).is_err(), "the writes of a checkpoint that is not stored");
     assert_eq!((place.stored(), child.stored()), (vec![1], vec![]), "nothing of them");

@@ -9,10 +9,10 @@ use crate::limits::STEP_MAX;
 const STEPS: u64 = 80;
 const CHANNELS: [&str; 3] = ["list", "other", "value"];
 
-struct Dice(IdSource);
+pub(super) struct Dice(pub(super) IdSource);
 
 impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0.random() % bound
     }
 
@@ -41,10 +41,13 @@ pub(super) fn random(backend: &dyn Log) {
                 (2, Some(head)) => set_timers(&mut dice, place, head),
                 (3, _) => last.iter().for_each(|batch| commit(backend, batch)),
                 (4, head) => {
-                    let stale = place.batch(Some(n), [on(2 * n, n)]);
+                    let late =
+                        writes(head.unwrap_or(n), 1, vec![write(0, "value", "late"), write(-4, "value", "late")]);
                     let head = head.map_or("none".into(), |head| head.to_string());
-                    let at = format!("{}/{}", place.thread, place.namespace);
-                    backend.refuses([(stale, &*format!("{at} is at {head}, not {n}"))]);
+                    let text = format!("{}/{} is at {head}, not {n}", place.thread, place.namespace);
+                    let mut both = place.batch(Some(n), [on(2 * n, n).consumed(late.clone())]);
+                    both.checkpoints[0].consumed[0].checkpoint = id(n);
+                    refuses(backend, [(both, &*text), (place.pending(n, late), &*text)]);
                 }
                 (_, head) => {
                     let first = checkpoint(&mut dice, &places, place, 2 * n, head);

@@ -2,30 +2,6 @@
 
 use super::build::*;
 
-pub(super) fn pages(backend: &dyn Log) {
-    let place = root_of(backend, "pages");
-    place.add_chain(1..=10);
-    place.add(on(11, 3));
-    let page_of = |before, limit| page(backend, &CheckpointQuery { before, limit, ..place.query() });
-    assert_eq!(page_of(None, 0), page_of(None, 1_000));
-    for (before, limit, expected) in [
-        (None, 3, &[11, 10, 9][..]),
-        (Some(id(9)), 3, &[8, 7, 6]),
-        (Some(id(2)), 3, &[1]),
-        (Some(id(1)), 3, &[]),
-        // `before` need not be stored.
-        (Some(CheckpointId::from_bytes([0; 16])), 3, &[]),
-        (Some(CheckpointId::from_bytes([255; 16])), 1, &[11]),
-    ] {
-        assert_eq!(page_of(before, limit), expected, "{limit} before {before:?}");
-    }
-    let first = page_of(None, 3);
-    place.add(on(12, 11));
-    place.add(on(13, 2));
-    let second = page_of(Some(id(9)), 3);
-    assert_eq!([first, second].concat(), [11, 10, 9, 8, 7, 6], "nothing twice, nothing left out");
-}
-
 pub(super) fn threads_and_check(backend: &dyn Log) {
     let names = ["Z", "a", "aa", "b", "ä", "日"];
     for (n, name) in (1..).zip(["b", "日", "a", "ä", "Z", "aa"]) {

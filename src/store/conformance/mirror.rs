@@ -387,10 +387,8 @@ impl Mirrored {
     fn compare_thread(&self, log: &dyn Log, thread: &ThreadId) {
         let own: Vec<&CheckpointRef> = self.order.iter().filter(|at| at.thread == *thread).collect();
         let spaces: BTreeSet<&Namespace> = own.iter().map(|at| &at.namespace).collect();
-        assert!(
-            log.namespaces(thread).expect("lists namespaces").iter().eq(spaces.iter().copied()),
-            "sorted namespaces"
-        );
+        let found = log.namespaces(thread).expect("lists namespaces");
+        assert!(found.iter().eq(spaces.iter().copied()), "sorted namespaces");
         for namespace in spaces {
             let at = CasePlace { backend: log, thread: thread.clone(), namespace: namespace.clone() };
             let kept = |id: &&CheckpointId| !self.is_pruned(&at.point(number(**id)));
@@ -407,11 +405,8 @@ impl Mirrored {
         assert_eq!(first, newest_first[..newest_first.len().min(3)], "a page of all namespaces");
         let opened: BTreeSet<_> = own.iter().map(|at| format!("{:?}", self.point(at).opened)).collect();
         let size = log.thread_size(thread).expect("a thread is counted");
-        assert_eq!(
-            (size.checkpoints, size.branches),
-            (newest_first.len() as u64, opened.len() as u64),
-            "the size of {thread}"
-        );
+        let sizes = (newest_first.len() as u64, opened.len() as u64);
+        assert_eq!((size.checkpoints, size.branches), sizes, "the size of {thread}");
         let of_fork = |at: &CheckpointRef| self.point(at).state.checkpoint.forked_from.clone();
         let mut forks: Vec<&ThreadId> = Vec::new();
         for at in self.order.iter().filter(|at| at.thread != *thread) {
@@ -419,10 +414,8 @@ impl Mirrored {
                 forks.push(&at.thread);
             }
         }
-        assert!(
-            log.forks(thread).expect("forks are listed").iter().eq(forks),
-            "the first fork of {thread} comes first"
-        );
+        let found = log.forks(thread).expect("forks are listed");
+        assert!(found.iter().eq(forks), "the first fork of {thread} comes first");
         let first = own.iter().filter(|at| at.namespace.is_root()).min_by_key(|at| at.checkpoint);
         let from = first.and_then(|at| of_fork(at)).filter(|from| from.thread != *thread);
         assert_eq!(log.forked_from(thread).expect("the origin is read"), from);
@@ -554,7 +547,10 @@ impl Mirrored {
 
 /// Returns the checkpoints of a namespace from pages of 7.
 fn in_pages(place: &CasePlace<'_>) -> Vec<u64> {
-    let (mut query, mut found) = (CheckpointQuery { limit: 7, ..place.query() }, Vec::new());
+    // The first page lies before an id that is not stored.
+    let [first, last] = [0, 255].map(|byte| CheckpointId::from_bytes([byte; 16]));
+    let (mut query, mut found) = (CheckpointQuery { before: Some(last), limit: 7, ..place.query() }, Vec::new());
+    assert!(page(place.backend, &CheckpointQuery { before: Some(first), ..query.clone() }).is_empty());
     loop {
         let page = page(place.backend, &query);
         query.before = page.last().map(|n| id(*n));

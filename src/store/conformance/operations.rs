@@ -70,7 +70,7 @@ pub(super) fn batch_with_operation(backend: &dyn Log) {
     let pending = place.pending(4, writes(4, 1, vec![write(0, "x", "pending")]));
     let empty = Batch { operation: first.operation, ..pending };
     let taken = [(beside(5, "late", 4), "a field of a"), (beside(5, "later", 2), "a/ is at 4, not 2")];
-    backend.refuses(taken.into_iter().chain([(empty, "batch.operation")]));
+    refuses(backend, taken.into_iter().chain([(empty, "batch.operation")]));
     assert_eq!((place.head(), place.found(5)), (Some(4), None), "nothing of them is stored");
     commit(backend, &beside(5, "later", 4));
     assert_eq!(place.head(), Some(4));
@@ -79,14 +79,17 @@ pub(super) fn batch_with_operation(backend: &dyn Log) {
 pub(super) fn refused_whole(backend: &dyn Log) {
     let [a, b] = two(backend);
     let back = || moves(&a, Some(2), Some(1));
-    backend.refuses_operations([
-        (operation(10, vec![back(), moves(&b, Some(1), Some(2))]), "b/ is at 2, not 1"),
-        (operation(10, vec![moves(&a, Some(2), Some(7))]), "not found"),
-        (operation(10, vec![moves(&root_of(backend, "absent"), None, Some(1))]), "no thread absent"),
-        (operation(10, vec![names(&a, "", None, Some(1))]), "branch.name"),
-        (operation(10, vec![names(&a, "x", Some(1), Some(2))]), "a field of a"),
-        (operation(10, vec![fact(&a, "title", Some("v"), None)]), "a field of a"),
-    ]);
+    refuses_operations(
+        backend,
+        [
+            (operation(10, vec![back(), moves(&b, Some(1), Some(2))]), "b/ is at 2, not 1"),
+            (operation(10, vec![moves(&a, Some(2), Some(7))]), "not found"),
+            (operation(10, vec![moves(&root_of(backend, "absent"), None, Some(1))]), "no thread absent"),
+            (operation(10, vec![names(&a, "", None, Some(1))]), "branch.name"),
+            (operation(10, vec![names(&a, "x", Some(1), Some(2))]), "a field of a"),
+            (operation(10, vec![fact(&a, "title", Some("v"), None)]), "a field of a"),
+        ],
+    );
     assert_eq!(a.head(), Some(2), "all changes of an operation are made, or none");
     assert!(listed(backend, OperationQuery::default()).is_empty(), "nothing was stored");
 }
@@ -99,7 +102,7 @@ pub(super) fn expected_newest(backend: &dyn Log) {
         operation
     };
     let (back, forth) = (|| vec![moves(&a, Some(2), Some(1))], || vec![moves(&a, Some(1), Some(2))]);
-    let late = |n, newest, changes| backend.refuses_operations([(stating(n, &a, newest, changes), "a field of a")]);
+    let late = |n, newest, changes| refuses_operations(backend, [(stating(n, &a, newest, changes), "a field of a")]);
     [(None, Some(1)), (None, None), (Some(1), Some(2))].into_iter().for_each(|newest| late(10, newest, back()));
     let first = stating(10, &a, (None, Some(2)), back());
     let number = backend.operate(&first).expect("nothing came between");
@@ -117,10 +120,10 @@ pub(super) fn expected_newest(backend: &dyn Log) {
     a.add(on(4, 2));
     let name = |place| names(place, "x", None, Some(1));
     late(16, (Some(fourth), Some(2)), vec![name(&a)]);
-    backend.refuses_operations([(stating(16, &b, (Some(fourth), Some(4)), vec![name(&a)]), "operation.newest")]);
+    refuses_operations(backend, [(stating(16, &b, (Some(fourth), Some(4)), vec![name(&a)]), "operation.newest")]);
     let with_checkpoint = stating(16, &a, (Some(fourth), Some(4)), vec![moves(&a, Some(5), Some(4))]);
     let batch = Batch { operation: Some(with_checkpoint), ..a.batch(Some(4), [on(5, 4)]) };
-    backend.refuses([(batch, "operation.newest")]);
+    refuses(backend, [(batch, "operation.newest")]);
     let both = stating(16, &a, (Some(fourth), Some(4)), vec![name(&b), name(&a)]);
     backend.operate(&both).expect("nothing of the thread came between");
     assert_eq!((a.head(), b.head()), (Some(4), Some(3)));

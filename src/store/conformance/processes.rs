@@ -5,10 +5,16 @@ use super::build::*;
 /// The checkpoints that each process adds.
 const ADDED: u64 = 12;
 
-/// Adds checkpoints to the thread, each on the head that is there, until all are stored.
+/// Returns the thread of a process alone.
+fn own_of(backend: &dyn Log, process: u64) -> CasePlace<'_> {
+    root_of(backend, &format!("of process {process}"))
+}
+
+/// Adds checkpoints to the thread, each on the head that is there, until all are stored; and as many to its own one.
 pub(super) fn race(backend: &dyn Log, process: u64) {
-    let place = root_of(backend, "raced");
+    let (place, own) = (root_of(backend, "raced"), own_of(backend, process));
     for added in 0..ADDED {
+        own.add(next(added + 1).items("list", added + 1, vec![put(added, process.to_string())]));
         loop {
             let head = backend.head(&place.thread, &place.namespace).expect("reads the head");
             let version = head.as_ref().map_or(1, |head| head.ordinal + 2);
@@ -42,6 +48,11 @@ pub(super) fn ended(backend: &dyn Log, processes: u64) {
         let of_process = &mut added[process as usize];
         assert_eq!(text, format!("{process}.{of_process}"), "in the order in which the process added them");
         *of_process += 1;
+    }
+    for process in 0..processes {
+        let (own, all) = (own_of(backend, process), (0..ADDED).map(|n| format!("{n}={process}")));
+        assert_eq!(own.list(ADDED), all.collect::<Vec<_>>().join(" "));
+        assert!(own.stored().into_iter().eq((1..=ADDED).rev()));
     }
     clean(backend);
 }

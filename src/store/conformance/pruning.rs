@@ -13,7 +13,7 @@ fn leave_nothing(backend: &dyn Log, places: &[&CasePlace<'_>]) {
 }
 
 /// Adds a linear history with values, lists, a map, deletes, writes and consumed writes.
-fn fill(place: &CasePlace<'_>, numbers: RangeInclusive<u64>) {
+pub(super) fn fill(place: &CasePlace<'_>, numbers: RangeInclusive<u64>) {
     let first = *numbers.start();
     for n in numbers {
         let at = n - first;
@@ -99,7 +99,7 @@ pub(super) fn pruned_state(backend: &dyn Log) {
         place.batch(Some(9), [reference]),
         root_of(backend, "fork").batch(None, [fork_of(20, at)]),
     ];
-    backend.refuses(batches.map(|batch| (batch, "4 is pruned")));
+    refuses(backend, batches.map(|batch| (batch, "4 is pruned")));
     let name = backend.operate(&super::operations::operation(50, vec![names(&place, "b", None, Some(4))]));
     assert_eq!(refusal(name), "4 is pruned");
     let changes = backend.search_list(&place.point(9), "list", "number").expect("a list is searched");

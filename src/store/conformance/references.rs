@@ -15,16 +15,19 @@ fn started(backend: &dyn Log) -> (CasePlace<'_>, CasePlace<'_>) {
 pub(super) fn refused_references(backend: &dyn Log) {
     let (place, inside) = started(backend);
     let of = |changes| inside.batch(None, [begin(3).items("list", 1, changes)]);
-    backend.refuses([
-        (of(vec![place.reference(9)]), "not found"),
-        (of(vec![inside.reference(2)]), "not found"),
-        (of(vec![inside.inside("nowhere").reference(1)]), "not found"),
-    ]);
+    refuses(
+        backend,
+        [
+            (of(vec![place.reference(9)]), "not found"),
+            (of(vec![inside.reference(2)]), "not found"),
+            (of(vec![inside.inside("nowhere").reference(1)]), "not found"),
+        ],
+    );
     assert_eq!(inside.head(), None);
     let good = |n| of(vec![place.reference(n), put(9, "own")]);
     commit(backend, &good(2));
     commit(backend, &good(2));
-    backend.refuses([(good(1), "duplicate 3")]);
+    refuses(backend, [(good(1), "duplicate 3")]);
     assert_eq!(inside.range(3, ItemRange::Tail(1)), "9=own", "repeating is safe");
     let mut last = (place.clone(), 2);
     for n in 0..LIST_REFERENCES_MAX as u64 {
@@ -34,7 +37,7 @@ pub(super) fn refused_references(backend: &dyn Log) {
     }
     assert_eq!(last.0.range(last.1, ItemRange::Tail(1)), "6=6");
     let more = place.inside("more").batch(None, [begin(900).items("list", 1, vec![last.0.reference(last.1)])]);
-    backend.refuses([(more, "list.of")]);
+    refuses(backend, [(more, "list.of")]);
 }
 
 pub(super) fn deltas(backend: &dyn Log) {
@@ -58,5 +61,5 @@ pub(super) fn deltas(backend: &dyn Log) {
     inside.add(on(5, 4).consumed(consumed).items("list", 1, vec![put_of(0, 1)]));
     assert_eq!(inside.list(5), "0=seven");
     delta.of.checkpoint = id(77);
-    backend.refuses([(inside.pending(5, writes(5, 1, vec![write(0, &delta)])), "not found")]);
+    refuses(backend, [(inside.pending(5, writes(5, 1, vec![write(0, &delta)])), "not found")]);
 }

@@ -39,14 +39,8 @@ fn shown(backend: &dyn Log, query: SearchQuery) -> Vec<String> {
 }
 
 /// Compares the hits of searches.
-trait Finds {
-    fn finds<'e>(&self, searches: impl IntoIterator<Item = (SearchQuery, &'e [&'e str])>);
-}
-
-impl Finds for dyn Log + '_ {
-    fn finds<'e>(&self, searches: impl IntoIterator<Item = (SearchQuery, &'e [&'e str])>) {
-        searches.into_iter().for_each(|(query, hits)| assert_eq!(shown(self, query.clone()), hits, "{query:?}"));
-    }
+fn finds<'e>(backend: &dyn Log, searches: impl IntoIterator<Item = (SearchQuery, &'e [&'e str])>) {
+    searches.into_iter().for_each(|(query, hits)| assert_eq!(shown(backend, query.clone()), hits, "{query:?}"));
 }
 
 fn query(text: &str) -> SearchQuery {
@@ -93,22 +87,25 @@ pub(super) fn filters(backend: &dyn Log) {
     a.add(on(3, 2).items("two", 1, texts("ai", "Word for word")));
     b.add(begin(4).items("one", 1, texts("ai", "pass\u{2003}words")).value("x", 1, "word"));
     let all = ["b/ one 0 pass\u{2003}[word]s", "a/ two 0 [Word] for [word]", "a/ one 0 a [word]"];
-    backend.finds([
-        (word(), &all[..]),
-        (word().thread("a"), &all[1..]),
-        (word().thread("none"), &[]),
-        (word().role("ai"), &all[..2]),
-        (word().role("AI"), &[]),
-        (word().channel("one"), &[all[0], all[2]]),
-        (word().node("ask"), &all[2..]),
-        // It was due and wrote nothing.
-        (word().node("tell"), &[]),
-        (word().since(moment(3)), &all[..2]),
-        (word().until(moment(3)), &all[2..]),
-        (word().since(moment(3)).until(moment(4)).role("ai").thread("a"), &all[1..2]),
-        (query(" word\tPASS\n"), &["b/ one 0 [pass]\u{2003}[word]s"]),
-        (query("word missing"), &[]),
-    ]);
+    finds(
+        backend,
+        [
+            (word(), &all[..]),
+            (word().thread("a"), &all[1..]),
+            (word().thread("none"), &[]),
+            (word().role("ai"), &all[..2]),
+            (word().role("AI"), &[]),
+            (word().channel("one"), &[all[0], all[2]]),
+            (word().node("ask"), &all[2..]),
+            // It was due and wrote nothing.
+            (word().node("tell"), &[]),
+            (word().since(moment(3)), &all[..2]),
+            (word().until(moment(3)), &all[2..]),
+            (word().since(moment(3)).until(moment(4)).role("ai").thread("a"), &all[1..2]),
+            (query(" word\tPASS\n"), &["b/ one 0 [pass]\u{2003}[word]s"]),
+            (query("word missing"), &[]),
+        ],
+    );
 }
 
 pub(super) fn pages(backend: &dyn Log) {
@@ -144,7 +141,7 @@ pub(super) fn on_head(backend: &dyn Log) {
     place.add(on(2, 1).items("list", 2, edit));
     let now = ["heads/ list 2 [word] two, edited", "heads/ list 3 [word] three"];
     let past = [("two", 2), ("one", 1), ("zero", 0)].map(|(text, n)| format!("heads/ list {n} [word] {text} (past)"));
-    backend.finds([(word().on_head(), &now[..]), (word(), &[now[0], now[1], &past[0], &past[1], &past[2]])]);
+    finds(backend, [(word().on_head(), &now[..]), (word(), &[now[0], now[1], &past[0], &past[1], &past[2]])]);
     // A branch is abandoned; the same position is written at the same ordinal of both branches.
     place.add(on(3, 1).items("list", 2, vec![put_payload(2, said("ai", "word 2b"))]));
     let kept =
@@ -155,7 +152,7 @@ pub(super) fn on_head(backend: &dyn Log) {
     fork.add(fork_of(4, place.point(3)));
     place.add(on(5, 3).value("list", 3, "a value"));
     // An item is a hit of the thread that wrote it.
-    backend.finds([(word().on_head(), &[][..]), (word().thread("fork"), &[])]);
+    finds(backend, [(word().on_head(), &[][..]), (word().thread("fork"), &[])]);
 }
 
 pub(super) fn references_and_writes(backend: &dyn Log) {
@@ -164,12 +161,12 @@ pub(super) fn references_and_writes(backend: &dyn Log) {
     place.add(on(2, 1).items("copy", 1, vec![place.reference(1), put_payload(1, said("ai", "word two"))]));
     // A reference puts no item.
     let found = ["references/ copy 1 [word] two", "references/ list 0 [word] one"];
-    backend.finds([(word(), &found[..])]);
+    finds(backend, [(word(), &found[..])]);
     other.add(begin(1).tasks(&["node"]));
     other.write(1, 1, vec![write_items(0, "list", &["word", "word"])]);
-    backend.finds([(word(), &found[..])]);
+    finds(backend, [(word(), &found[..])]);
     other.add(on(2, 1).payload("value", 1, said("ai", "word")));
-    backend.finds([(word(), &["writes/ value 0 [word]", found[0], found[1]][..])]);
+    finds(backend, [(word(), &["writes/ value 0 [word]", found[0], found[1]][..])]);
 }
 
 /// Returns a value in MessagePack.
@@ -208,12 +205,15 @@ pub(super) fn channels(backend: &dyn Log) {
         "files 0 word.txt - true 14",
     ];
     assert_eq!(page(backend, &word()).hits.iter().map(line).collect::<Vec<_>>(), expected);
-    backend.finds([
-        (word().channel("short"), &["channels/ short 0 [Word]"][..]),
-        // It triggers nodes, and a value has no type.
-        (word().channel("__start__"), &[]),
-        (word().role("ai"), &[]),
-    ]);
+    finds(
+        backend,
+        [
+            (word().channel("short"), &["channels/ short 0 [Word]"][..]),
+            // It triggers nodes, and a value has no type.
+            (word().channel("__start__"), &[]),
+            (word().role("ai"), &[]),
+        ],
+    );
     // A value, and an entry, that are replaced.
     place.add(on(3, 2).payload("short", 2, plain("other")).items("files", 2, vec![entry(5, "word.txt", "new")]));
     let found = shown(backend, word().on_head());
@@ -228,31 +228,34 @@ pub(super) fn parts(backend: &dyn Log) {
         place.add(next(n + 1).items("draft", n + 1, vec![part(n, text)]));
     }
     let whole = "parts/ draft 5 inBern [Gasthof]";
-    backend.finds([
-        // A word across parts is found where it ends, and a whole word where it is.
-        (query("gasthof"), &[whole, "parts/ draft 3 [Gasthof] zum "][..]),
-        (query("gast"), &["parts/ draft 5 inBern [Gast]hof", "parts/ draft 0 The [Gast]"]),
-        (query("inbern"), &["parts/ draft 5 [inBern] Gasthof"]),
-        (query("zum gasthof"), &["parts/ draft 3 [Gasthof] [zum] "]),
-        // Another part holds a word.
-        (query("the gasthof"), &[]),
-        (query("hof"), &["parts/ draft 5 inBern Gast[hof]", "parts/ draft 3 Gast[hof] zum "]),
-    ]);
+    finds(
+        backend,
+        [
+            // A word across parts is found where it ends, and a whole word where it is.
+            (query("gasthof"), &[whole, "parts/ draft 3 [Gasthof] zum "][..]),
+            (query("gast"), &["parts/ draft 5 inBern [Gast]hof", "parts/ draft 0 The [Gast]"]),
+            (query("inbern"), &["parts/ draft 5 [inBern] Gasthof"]),
+            (query("zum gasthof"), &["parts/ draft 3 [Gasthof] [zum] "]),
+            // Another part holds a word.
+            (query("the gasthof"), &[]),
+            (query("hof"), &["parts/ draft 5 inBern Gast[hof]", "parts/ draft 3 Gast[hof] zum "]),
+        ],
+    );
     // Several parts at once, after the text was replaced, and on another branch.
     let all = delete_range(TEXT_POSITION_MIN, TEXT_POSITION_MIN + 6);
     place.add(on(7, 6).items("draft", 7, vec![all, part(6, "ab"), part(7, "cd")]));
-    backend.finds([(query("abcd"), &["parts/ draft 7 [abcd]"][..]), (query("gasthofab"), &[])]);
+    finds(backend, [(query("abcd"), &["parts/ draft 7 [abcd]"][..]), (query("gasthofab"), &[])]);
     place.add(on(8, 6).items("draft", 7, vec![part(6, "xy")]));
     place.add(on(9, 8).items("draft", 8, vec![part(7, "z")]));
     // A branch is read alone.
-    backend.finds([(query("hofxy"), &[][..]), (query("xyz"), &["parts/ draft 7 [xyz]"])]);
+    finds(backend, [(query("hofxy"), &[][..]), (query("xyz"), &["parts/ draft 7 [xyz]"])]);
     // A thread and its fork are erased together: the parts of the one are read for the entries of the other.
     fork.add(fork_of(1, place.point(9)).items("draft", 9, vec![part(8, "end")]));
     fork.add(on(2, 1).items("draft", 10, vec![part(9, "ing")]));
-    backend.finds([(query("ending"), &["fork/ draft 9 [ending]"][..])]);
+    finds(backend, [(query("ending"), &["fork/ draft 9 [ending]"][..])]);
     delete(backend, &[&place, &fork]);
     reclaim(backend);
-    backend.finds([(query("gasthof"), &[][..])]);
+    finds(backend, [(query("gasthof"), &[][..])]);
 }
 
 pub(super) fn deleted(backend: &dyn Log) {
@@ -268,7 +271,7 @@ pub(super) fn deleted(backend: &dyn Log) {
     reclaim(backend);
     say(&gone, 201, 0, "a new word");
     assert_eq!(all().len(), 51, "the id is used again");
-    backend.finds([(word().thread("gone"), &["gone/ list 0 a new [word]"][..])]);
+    finds(backend, [(word().thread("gone"), &["gone/ list 0 a new [word]"][..])]);
 }
 
 pub(super) fn hostile(backend: &dyn Log) {

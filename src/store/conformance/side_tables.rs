@@ -1,9 +1,10 @@
 //! The tables beside the log: the key-value memory and the cache.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use super::build::{IdSource, clean, moment, refusal};
+use super::histories::Dice;
 use crate::base::limits::KV_EXPIRED_MAX;
 use crate::base::{Codec, Encoded, Timestamp};
 use crate::limits::{KV_KEY_BYTES_MAX, KV_LABELS_MAX};
@@ -200,62 +201,45 @@ pub(super) fn kv_limits(backend: &dyn Log) {
     count(backend, 8);
 }
 
-fn cache_key(labels: &[&str], key: &str) -> CacheKey {
-    CacheKey::new(labels.iter().copied(), key)
-}
-
-fn cache_put(labels: &[&str], key: &str, bytes: &[u8], now: u64, expires: Option<u64>) -> CacheChange {
-    let (now, expires_at) = (moment(now), expires.map(moment));
-    CacheChange::Put { key: cache_key(labels, key), value: value(bytes), now, expires_at }
-}
-
-fn cache(backend: &dyn Log, changes: Vec<CacheChange>) -> String {
-    refusal(beside(backend).submit_cache(changes).wait())
-}
-
-fn cached(backend: &dyn Log, keys: &[CacheKey], now: u64) -> Vec<Option<Vec<u8>>> {
-    let found = beside(backend).cached(keys, moment(now)).expect("the cache is read");
-    found.into_iter().map(|value| value.map(|value| value.bytes)).collect()
-}
-
-const DONE: &str = "accepted: ()";
-
-pub(super) fn cache_values(backend: &dyn Log) {
-    let keys = [cache_key(&["w", "a.b"], "1"), cache_key(&["w", "a.b"], "2"), cache_key(&["w"], "1")];
-    assert_eq!(cached(backend, &keys, 1), [None, None, None]);
-    let puts = vec![cache_put(&["w", "a.b"], "1", b"one", 1, Some(5)), cache_put(&["w"], "1", b"", 1, None)];
-    assert_eq!(cache(backend, puts), DONE);
-    assert_eq!(cached(backend, &keys, 4), [Some(b"one".to_vec()), None, Some(Vec::new())]);
-    assert_eq!(cached(backend, &keys, 5), [None, None, Some(Vec::new())], "expired at its timestamp");
-    assert_eq!(cache(backend, vec![cache_put(&["w", "a.b"], "1", b"two", 6, None)]), DONE);
-    assert_eq!(cached(backend, &keys[..1], 9), [Some(b"two".to_vec())]);
-    assert_eq!(cache(backend, vec![cache_put(&["w"], "1", b"", 9, Some(10))]), DONE);
-    assert_eq!(cache(backend, vec![cache_put(&["w"], "2", b"", 11, None)]), DONE);
-    // A put takes expired values away.
-    count(backend, 2);
-    let nul = CacheChange::Clear { namespace: vec!["a\0".into()] };
-    assert_eq!(cache(backend, vec![cache_put(&["w"], "3", b"", 1, None), nul]), "cache label");
-    assert_eq!(cached(backend, &[cache_key(&["w"], "3")], 1), [None], "nothing was written");
-}
-
-pub(super) fn cache_clear(backend: &dyn Log) {
-    let places: [&[&str]; 6] = [&[], &["a"], &["a", "b"], &["a", "b", "c"], &["a", "bb"], &["ab"]];
-    let fill = || places.iter().map(|place| cache_put(place, "k", b"v", 1, None)).collect();
-    let keys = places.map(|place| cache_key(place, "k"));
-    let labels = |labels: &[&str]| labels.iter().map(|&label| label.to_owned()).collect();
-    let inside = |of| CacheChange::Clear { namespace: labels(of) };
-    let alone = |of| CacheChange::ClearNamespace { namespace: labels(of) };
-    for (changes, left) in [
-        (vec![inside(&["a", "b"])], [true, true, false, false, true, true]),
-        (vec![inside(&["a", "b"]), inside(&["a"])], [true, false, false, false, false, true]),
-        (vec![alone(&["a"])], [true, false, true, true, true, true]),
-        (vec![alone(&["a"]), alone(&[])], [false, false, true, true, true, true]),
-        (vec![inside(&[])], [false; 6]),
-    ] {
-        assert_eq!(cache(backend, fill()), DONE);
-        assert_eq!(cache(backend, changes.clone()), DONE);
-        let found: Vec<bool> = cached(backend, &keys, 2).iter().map(Option::is_some).collect();
-        assert_eq!(found, left, "{changes:?}");
+/// Random changes of the cache, compared with a map.
+pub(super) fn cache_random(backend: &dyn Log) {
+    let places: [&[&str]; 6] = [&[], &["a"], &["a", "b"], &["a", "b", "c"], &["a", "bb.c"], &["ab"]];
+    let key = |n: usize| CacheKey::new(places[n / 2].iter().copied(), ["1", "2"][n % 2]);
+    let keys: Vec<CacheKey> = (0..12).map(key).collect();
+    let (mut dice, mut held, tables) = (Dice(IdSource::from_seed(6)), BTreeMap::new(), beside(backend));
+    for now in 1..=300 {
+        let changes = [0; 2].map(|_| {
+            let n = dice.below(12) as usize;
+            let (namespace, key) = (keys[n].namespace.clone(), keys[n].clone());
+            let expires_at = Some(moment(now + 1 + dice.below(9))).filter(|_| dice.below(3) > 0);
+            match dice.below(12) {
+                0 => CacheChange::Clear { namespace },
+                1 => CacheChange::ClearNamespace { namespace },
+                _ => CacheChange::Put { key, value: value(format!("{now} {n}")), now: moment(now), expires_at },
+            }
+        });
+        for change in &changes {
+            match change {
+                CacheChange::Put { key, value, now, expires_at } => {
+                    // A put takes expired values away.
+                    held.retain(|_, (_, at): &mut (Encoded, Option<Timestamp>)| at.is_none_or(|at| at > *now));
+                    held.insert(key.clone(), (value.clone(), *expires_at));
+                }
+                CacheChange::Clear { namespace } => held.retain(|key, _| !key.namespace.starts_with(namespace)),
+                CacheChange::ClearNamespace { namespace } => held.retain(|key, _| key.namespace != *namespace),
+            }
+        }
+        assert_eq!(refusal(tables.submit_cache(changes.to_vec()).wait()), "accepted: ()");
+        for at in [moment(now), moment(now + 4)] {
+            let live = |key: &CacheKey| held.get(key).filter(|(_, until)| until.is_none_or(|until| until > at));
+            let live: Vec<_> = keys.iter().map(|key| live(key).map(|(value, _)| value.clone())).collect();
+            assert_eq!(tables.cached(&keys, at).expect("the cache is read"), live, "after {changes:?}");
+        }
     }
-    count(backend, 0);
+    count(backend, held.len() as u64);
+    let (key, label) = (CacheKey::new(["w"], "3"), "a\0".to_owned());
+    let put = CacheChange::Put { key: key.clone(), value: value(b""), now: moment(1), expires_at: None };
+    let nul = CacheChange::Clear { namespace: vec![label] };
+    assert_eq!(refusal(tables.submit_cache(vec![put, nul]).wait()), "cache label");
+    assert_eq!(tables.cached(&[key], moment(1)).expect("the cache is read"), [None], "nothing was written");
 }

@@ -86,7 +86,7 @@ pub(super) fn at_the_limit(backend: &dyn Log) {
     place.add(draft);
     let long = on(3, 2).items("list", 2, vec![put_payload(0, message(&"i".repeat(ITEM_ID_BYTES_MAX + 1), ""))]);
     let unnamed = place.pending(2, writes(2, 1, vec![write(0, "", "")]));
-    backend.refuses([(place.batch(Some(2), [long]), "item id bytes"), (unnamed, "write.channel")]);
+    refuses(backend, [(place.batch(Some(2), [long]), "item id bytes"), (unnamed, "write.channel")]);
     assert_eq!(place.channel(2, &name).map(|channel| channel.version), Some(top));
     let found = place.items(2, "list", ItemRange::All);
     assert_eq!((found.len(), found[0].0), (1, top - 1));

@@ -9,7 +9,7 @@ use crate::store::conformance::build::*;
 
 /// Refuses checkpoint 2 on checkpoint 1 because of a field, for each draft.
 fn refuse<'f>(place: &CasePlace<'_>, drafts: impl IntoIterator<Item = (CheckpointDraft, &'f str)>) {
-    place.backend.refuses(drafts.into_iter().map(|(draft, field)| (place.batch(Some(1), [draft]), field)));
+    refuses(place.backend, drafts.into_iter().map(|(draft, field)| (place.batch(Some(1), [draft]), field)));
 }
 
 /// Returns a place with checkpoint 1.
@@ -30,14 +30,17 @@ fn limits_of_a_batch() {
         let place = started(backend);
         let expecting = |expect| Batch { expect, ..place.batch(Some(1), [on(2, 1)]) };
         let many = (2..).take(BATCH_CHECKPOINTS_MAX + 1).map(|n| on(n, n - 1));
-        backend.refuses([
-            (place.batch(Some(1), []), "batch"),
-            (expecting(Vec::new()), "batch.expect"),
-            (expecting(place.inside("child:1").batch(None, []).expect), "batch.expect"),
-            (place.batch(Some(1), many), "batch.checkpoints"),
-            (place.batch(Some(1), [on(3, 1), on(2, 1)]), "checkpoint.id"),
-            (place.batch(Some(1), [on(3, 1), on(3, 1)]), "checkpoint.id"),
-        ]);
+        refuses(
+            backend,
+            [
+                (place.batch(Some(1), []), "batch"),
+                (expecting(Vec::new()), "batch.expect"),
+                (expecting(place.inside("child:1").batch(None, []).expect), "batch.expect"),
+                (place.batch(Some(1), many), "batch.checkpoints"),
+                (place.batch(Some(1), [on(3, 1), on(2, 1)]), "checkpoint.id"),
+                (place.batch(Some(1), [on(3, 1), on(3, 1)]), "checkpoint.id"),
+            ],
+        );
         untouched(&place);
     });
 }
@@ -114,8 +117,8 @@ fn limits_of_writes() {
         let place = started(backend);
         let refuse = |new: Vec<NewWrite>, field| {
             let new = writes(1, 1, new);
-            backend.refuses([(place.pending(1, new.clone()), field)]);
-            backend.refuses([(place.batch(Some(1), [on(2, 1).consumed(new)]), field)]);
+            refuses(backend, [(place.pending(1, new.clone()), field)]);
+            refuses(backend, [(place.batch(Some(1), [on(2, 1).consumed(new)]), field)]);
         };
         refuse((0..).take(TASK_WRITES_MAX + 1).map(|index| write(index, "x", "")).collect(), "task.writes");
         for name in ["", "a\0b", &"x".repeat(NAME_BYTES_MAX + 1)] {

@@ -49,7 +49,7 @@ fn references_and_deltas_that_make_no_sense_are_refused() {
         let misplaced = ItemChange { position: 3, ..place.reference(1) };
         let ranged = vec![place.reference(1), delete_range(0, 3)];
         for changes in [ranged, vec![place.reference(1), place.reference(1)], vec![misplaced]] {
-            backend.refuses([(of(changes), "item.reference")]);
+            refuses(backend, [(of(changes), "item.reference")]);
         }
         let mut good = ListDelta::new(place.list_ref(1, "list"));
         (good.removed, good.positions) = (vec![0..1, 3..6], vec![2, 7, 1 << 40]);
@@ -58,7 +58,7 @@ fn references_and_deltas_that_make_no_sense_are_refused() {
             let mut delta = good.clone();
             change(&mut delta);
             let write = NewWrite::new(index, "list", WriteValue::Delta(Box::new(delta)));
-            backend.refuses([(place.pending(1, writes(1, 1, vec![write])), field)]);
+            refuses(backend, [(place.pending(1, writes(1, 1, vec![write])), field)]);
         };
         bad(0, |delta| delta.positions = vec![2, 7], "delta.positions");
         bad(0, |delta| delta.positions = vec![7, 2, 9], "delta.positions");
@@ -76,7 +76,7 @@ fn groups_and_timers_that_make_no_sense_are_refused() {
         let group = LeaseGroup::new;
         for groups in [vec![group("g"); 17], vec![group("")], vec![group("g").live_max(0)]] {
             let claim = NewLease::claim(LeaseOwner::new([1; 16]), moment(1), moment(2)).in_groups(groups);
-            backend.refuses([(Batch::of_lease(place.thread.clone(), claim), "lease group")]);
+            refuses(backend, [(Batch::of_lease(place.thread.clone(), claim), "lease group")]);
         }
         let good = || {
             let timers = vec![NewTimer::new(id(1), task(1), Some(moment(5)))];
@@ -85,7 +85,7 @@ fn groups_and_timers_that_make_no_sense_are_refused() {
         let alone = Batch { writes: Vec::new(), ..good() };
         let of_another = Batch { timers: vec![NewTimer::new(id(2), task(1), None)], ..good() };
         let with_checkpoint = Batch { checkpoints: vec![on(2, 1).0], ..good() };
-        backend.refuses([(alone, "batch"), (of_another, "batch.timers"), (with_checkpoint, "batch.timers")]);
+        refuses(backend, [(alone, "batch"), (of_another, "batch.timers"), (with_checkpoint, "batch.timers")]);
     });
 }
 

@@ -19,7 +19,7 @@ fn refuse(place: &CasePlace<'_>, field: &str, drafts: impl IntoIterator<Item = C
     for draft in drafts {
         // A good checkpoint before it in the batch must not stay either.
         let good = on(6, 5).value("x", 8, "good").tasks(&["a", "b"]);
-        place.backend.refuses([(place.batch(Some(5), [good, draft]), field)]);
+        refuses(place.backend, [(place.batch(Some(5), [good, draft]), field)]);
     }
     assert_eq!(state(), before);
 }
@@ -73,7 +73,7 @@ fn items_are_removed_from_taken_positions() {
         let free = [list(vec![remove(2)]), list(vec![delete_range(0, 2), remove(1)]), other("new", 1), other("x", 8)];
         refuse(&place, "item.remove", free);
         place.add(list(vec![remove(1)]));
-        backend.refuses([(place.batch(Some(8), [on(9, 8).items("list", 5, vec![remove(1)])]), "item.remove")]);
+        refuses(backend, [(place.batch(Some(8), [on(9, 8).items("list", 5, vec![remove(1)])]), "item.remove")]);
     });
 }
 
@@ -103,11 +103,11 @@ fn writes_are_of_the_right_checkpoint() {
         let place = started(backend);
         let new = |n| writes(n, 1, vec![write(0, "x", "lost")]);
         let with_its_own = Batch { writes: vec![new(8)], ..place.batch(Some(5), [on(8, 5)]) };
-        backend.refuses([(place.pending(5, new(3)), "writes.checkpoint"), (with_its_own, "writes.checkpoint")]);
+        refuses(backend, [(place.pending(5, new(3)), "writes.checkpoint"), (with_its_own, "writes.checkpoint")]);
         refuse(&place, "consumed.checkpoint", [1, 3, 8].map(|n| on(8, 5).consumed(new(n))));
         refuse(&place, "consumed.checkpoint", [begin(8).consumed(new(5))]);
         let fork = root_of(backend, "fork").batch(None, [fork_of(9, place.point(5)).consumed(new(5))]);
-        backend.refuses([(fork, "consumed.checkpoint")]);
+        refuses(backend, [(fork, "consumed.checkpoint")]);
         assert_eq!(place.head(), Some(5));
     });
 }
