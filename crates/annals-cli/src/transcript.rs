@@ -1,7 +1,7 @@
 //! Transcripts for people: the messages at a point as Markdown, or as an HTML document in the look of `annals serve`.
 //!
-//! Invariant: one page of messages is in memory. *Absent:* the Markdown and the HTML of a message, which are those of the
-//! pages.
+//! Invariant: one page of messages is in memory. *Absent:* the Markdown and the HTML of a message, which are those of
+//! the pages.
 
 use std::io::Write;
 

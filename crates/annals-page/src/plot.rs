@@ -7,9 +7,9 @@ use crate::limits::BARS_MAX;
 /// The height of a plot over time: the base line, and the pixels above it.
 const BASE: f64 = 150.0;
 const HEIGHT: f64 = 138.0;
-/// Labels below a plot over time, and the width of a bar in percent.
+/// Labels below a plot over time, and the width of its widest bar in percent.
 const LABELS: usize = 5;
-const BAR_MAX: f64 = 6.0;
+const BAR: f64 = 6.0;
 
 /// A bar of a plot: its name, its length, and the texts beside it.
 pub(crate) struct Bar {
@@ -79,7 +79,7 @@ impl TimePlot<'_> {
             if let (true, [half, most, ..]) = (self.is_span, &parts[..]) {
                 self.span(html, (at as f64 + 0.5) * width, y(*half), y(*most));
             } else {
-                let bar = (0.6 * width).min(BAR_MAX);
+                let bar = (0.6 * width).min(BAR);
                 self.stack(html, (at as f64 + 0.5) * width - bar / 2.0, bar, parts, highest);
             }
             html.close("g");

@@ -1,7 +1,7 @@
 //! A folder of documents: one for each thread, and an index grouped by day and project.
 //!
-//! Invariants: a file that is not a part of the site is neither replaced nor removed; a document is written again only if
-//! its thread has changed; threads are read in pages, so that the memory holds a number for each of them. *Absent:*
+//! Invariants: a file that is not a part of the site is neither replaced nor removed; a document is written again only
+//! if its thread has changed; threads are read in pages, so that the memory holds a number for each of them. *Absent:*
 //! threads that are archived or in the trash.
 
 use std::collections::HashSet;
@@ -18,7 +18,7 @@ use crate::failure::PageError;
 use crate::html::Html;
 use crate::limits::{INDEX_BYTES_MAX, INDEX_ROWS_MAX, MARK_BYTES_MAX};
 use crate::page::STYLE;
-use crate::screens::{DocumentFrame, RowPlace, ThreadEntry, columns, document_head, write_framed};
+use crate::screens::{DocumentFrame, RowLink, ThreadEntry, columns, document_head, write_framed};
 use crate::words::{date, day, shortened};
 
 /// The folder of the documents within that of the site.
@@ -53,8 +53,8 @@ pub struct SiteSummary {
 /// `name` is the title of the index.
 ///
 /// # Errors
-/// [`PageError::ForeignFile`] if a file with the name of a document was not written by this function: it is not changed,
-/// and neither are the documents after it. [`PageError::Folder`] if the folder cannot be read or written,
+/// [`PageError::ForeignFile`] if a file with the name of a document was not written by this function: it is not
+/// changed, and neither are the documents after it. [`PageError::Folder`] if the folder cannot be read or written,
 /// [`PageError::Read`] if the store cannot be listed.
 ///
 /// # Example
@@ -263,7 +263,7 @@ fn dated(at: Timestamp) -> String {
 fn row(entry: &ThreadEntry) -> Html {
     let address = format!("{DOCUMENTS}/{}", document_name(entry.info.id().as_str()));
     let mut html = Html::new();
-    entry.row(&mut html, &RowPlace { address: &address, now: None });
+    entry.row(&mut html, &RowLink { address: &address, now: None });
     html
 }
 

@@ -42,7 +42,7 @@ const FOLDED: &str = ":folded";
 /// chat.update(Chat::update().folded(FoldedMessages::new(0..2, [Message::system("a, then b")])))?;
 ///
 /// let state = chat.state()?;
-/// let view = state.folded.expect("two messages").view(&state.messages);
+/// let view = state.folded.as_ref().expect("two messages").view(&state.messages);
 /// assert_eq!(view.iter().map(|message| message.text()).collect::<Vec<_>>(), ["a, then b", "c"]);
 /// assert_eq!(state.messages.len(), 3);
 /// # Ok(())

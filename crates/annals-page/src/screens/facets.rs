@@ -1,5 +1,5 @@
-//! Facets of a listing: links that add a filter or remove it, each with the number of rows of the page. The cost is that
-//! of the page.
+//! Facets of a listing: links that add a filter or remove it, each with the number of rows of the page. The cost is
+//! that of the page.
 
 use crate::filter::ThreadFilter;
 use crate::html::Html;

@@ -27,7 +27,7 @@ mod tree;
 
 pub use document::write_document;
 pub(crate) use document::{DocumentFrame, document_head, write_framed};
-pub(crate) use threads::{RowPlace, ThreadEntry, columns};
+pub(crate) use threads::{RowLink, ThreadEntry, columns};
 
 use annals::history::{Snapshot, Thread};
 use annals::store::{StatusKind, Store, StoreError, ThreadQuery};

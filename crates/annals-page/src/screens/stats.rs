@@ -1,4 +1,4 @@
-//! Analytics of the newest checkpoints: cost, tokens, durations and bytes over time, and by day, node, model and thread.
+//! Analytics of the newest checkpoints: cost, tokens, durations and bytes over time, by day, node, model and thread.
 //!
 //! The checkpoints are read in the order of the log from a position near its end, so the cost is that of the
 //! checkpoints that are counted, however long the log is.

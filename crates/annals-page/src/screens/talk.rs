@@ -50,16 +50,7 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
     }
     let items = page(screen, at, &channel)?;
     if screen.json {
-        let messages: Vec<Json> = items.iter().filter_map(|item| Some(item.item.as_ref().ok()?.to_json())).collect();
-        let mut document = place(at);
-        document["schema"] = json!(1);
-        document["channel"] = json!(&*channel);
-        document["messages"] = Json::Array(messages);
-        let folded = at.folded(&channel).ok().flatten().and_then(|folded| serde_json::to_value(folded).ok());
-        document["folded"] = json!(folded);
-        let halves = at.partials()?.into_iter().filter(|half| *half.channel == *channel);
-        document["partials"] = halves.map(|half| Value::Map(half.message.to_map()).to_json()).collect();
-        return Ok(Shown::Json(document));
+        return document(at, &channel, &items).map(Shown::Json);
     }
     // A page whose messages were all removed has an earlier one as well.
     let first = match screen.query.number("before") {
@@ -98,6 +89,19 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
         rows.add_to(&mut html, first == 0);
     }
     Ok(View::new(format!("{} talk", name(&info)), html).live(thread.id().as_str()).into())
+}
+
+/// Returns messages at a point as JSON, with those of the model in place of folded ones, and half answers.
+fn document(at: &Snapshot, channel: &str, items: &[ListItem<Value>]) -> Result<Json, Refusal> {
+    let mut document = place(at);
+    document["schema"] = json!(1);
+    document["channel"] = json!(channel);
+    document["messages"] = items.iter().filter_map(|item| Some(item.item.as_ref().ok()?.to_json())).collect();
+    let folded = at.folded(channel).ok().flatten().and_then(|folded| serde_json::to_value(folded).ok());
+    document["folded"] = json!(folded);
+    let halves = at.partials()?.into_iter().filter(|half| *half.channel == *channel);
+    document["partials"] = halves.map(|half| Value::Map(half.message.to_map()).to_json()).collect();
+    Ok(document)
 }
 
 /// Returns all messages at a point as Markdown, read in pages, as far as they fit.

@@ -197,14 +197,14 @@ fn list(html: &mut Html, now: Timestamp, rows: &[ThreadEntry]) {
         html.close("div").open("ol", &[]);
         for entry in part {
             let address = address::thread(entry.info.id().as_str());
-            entry.row(html, &RowPlace { address: &address, now: Some(now) });
+            entry.row(html, &RowLink { address: &address, now: Some(now) });
         }
         html.close("ol").close("section");
     }
 }
 
 /// The address of a thread, and how the time of its last activity is shown.
-pub(crate) struct RowPlace<'a> {
+pub(crate) struct RowLink<'a> {
     pub(crate) address: &'a str,
     /// The present, from which an age is counted; `None` in a document that is read later.
     pub(crate) now: Option<Timestamp>,
@@ -250,7 +250,7 @@ impl ThreadEntry {
     }
 
     /// Adds the row of a listing.
-    pub(crate) fn row(&self, html: &mut Html, place: &RowPlace<'_>) {
+    pub(crate) fn row(&self, html: &mut Html, place: &RowLink<'_>) {
         self.begin(html, "thread", &[("data-row", "")], place.address);
         html.close("div");
         let counts = self.info.counts().copied().unwrap_or_default();

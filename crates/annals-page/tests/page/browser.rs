@@ -14,6 +14,7 @@ use super::*;
 
 const SCRIPT: &str = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">";
 /// Returns the steps of the long thread: ten times as many with the variable `ANNALS_ALL_CASES`.
+#[allow(clippy::disallowed_methods)]
 fn steps() -> i64 {
     if std::env::var_os("ANNALS_ALL_CASES").is_some() { 100_000 } else { 10_000 }
 }

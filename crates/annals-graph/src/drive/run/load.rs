@@ -43,9 +43,9 @@ pub(super) fn load(graph: &Graph, thread: &Thread, at: Option<&CheckpointRef>) -
 
 /// The head that was loaded before its run begins. A head that no run takes is cached.
 #[derive(Clone, Default)]
-pub(in crate::drive) struct LoadedHead(Option<Arc<HeldHead>>);
+pub(in crate::drive) struct LoadedHead(Option<Arc<SharedHead>>);
 
-struct HeldHead {
+struct SharedHead {
     graph: Arc<Graph>,
     thread: Thread,
     loaded: Mutex<Option<Loaded>>,
@@ -54,7 +54,7 @@ struct HeldHead {
 impl LoadedHead {
     pub(super) fn new(graph: &Arc<Graph>, thread: &Thread, loaded: Loaded) -> Self {
         let (graph, thread) = (Arc::clone(graph), thread.clone());
-        Self(Some(Arc::new(HeldHead { graph, thread, loaded: Mutex::new(Some(loaded)) })))
+        Self(Some(Arc::new(SharedHead { graph, thread, loaded: Mutex::new(Some(loaded)) })))
     }
 
     /// Takes the head; `None` if there is none, or if it was taken.
@@ -63,7 +63,7 @@ impl LoadedHead {
     }
 }
 
-impl Drop for HeldHead {
+impl Drop for SharedHead {
     fn drop(&mut self) {
         // A look at the past does not cost the next turn its head.
         let is_newest = |loaded: &Loaded| loaded.head.checkpoint.map(|checkpoint| checkpoint.id) == loaded.newest;
