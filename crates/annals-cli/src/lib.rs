@@ -85,6 +85,7 @@ use errors::CommandFailure;
 use key::NamedStore;
 use output::Printer;
 
+pub use server::{open_server, shown as shown_name, url as server_url};
 pub use sql::connect_to_read;
 
 /// Runs the command with these arguments, of which the first is the name of the program, and returns its exit code:

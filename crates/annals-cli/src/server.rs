@@ -3,18 +3,18 @@
 
 use std::path::Path;
 
-use annals::store::{OpenOptions, Store};
+use annals::store::{OpenOptions, Store, StoreError};
 
 use crate::errors::CommandFailure;
 
 /// Returns the URL of a server, if a name of a store is one.
-pub(crate) fn url(name: &Path) -> Option<&str> {
+pub fn url(name: &Path) -> Option<&str> {
     let name = name.to_str()?;
     ["postgres://", "postgresql://"].iter().any(|scheme| name.starts_with(scheme)).then_some(name)
 }
 
 /// Returns the name of a store as messages show it: a URL without its user, password and parameters.
-pub(crate) fn shown(name: &Path) -> String {
+pub fn shown(name: &Path) -> String {
     let Some(url) = url(name) else { return name.display().to_string() };
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let (place, parameters) = rest.split_once('?').unwrap_or((rest, ""));
@@ -28,22 +28,38 @@ pub(crate) fn shown(name: &Path) -> String {
     format!("postgres://{shown}")
 }
 
-/// Opens the store in the database of a URL.
+/// Opens the store in the database of a URL. Of the options about a file, `create` and `read_only` decide whether
+/// missing tables are made; the others have no effect.
+///
+/// # Errors
+/// [`StoreError::Open`] if the URL is not one, or the server is not reached or refuses; [`StoreError::NotAStore`] of a
+/// database without tables, if the options do not allow to make them; [`StoreError::Unsupported`] without the feature
+/// `postgres`.
 #[cfg(feature = "postgres")]
-pub(crate) fn open(url: &str, options: OpenOptions) -> Result<Store, CommandFailure> {
-    annals_postgres::open_with(url, options).map_err(|error| match error {
-        annals::store::StoreError::NotAStore { .. } => {
-            CommandFailure::not_found("store_not_found", format!("{} has no tables of a store", shown(url.as_ref())))
-                .hint("annals copy --to URL makes them, and so does a program that opens the store")
-        }
-        error => error.into(),
-    })
+pub fn open_server(url: &str, options: OpenOptions) -> Result<Store, StoreError> {
+    annals_postgres::open_with(url, options)
 }
 
 /// Refuses a URL.
+///
+/// # Errors
+/// [`StoreError::Unsupported`].
 #[cfg(not(feature = "postgres"))]
-pub(crate) fn open(url: &str, _: OpenOptions) -> Result<Store, CommandFailure> {
-    Err(without_feature(url))
+pub fn open_server(_: &str, _: OpenOptions) -> Result<Store, StoreError> {
+    let reason = "it was built without the feature postgres".into();
+    Err(StoreError::Unsupported { feature: "a store on a server", reason })
+}
+
+/// Opens the store in the database of a URL.
+pub(crate) fn open(url: &str, options: OpenOptions) -> Result<Store, CommandFailure> {
+    open_server(url, options).map_err(|error| match error {
+        StoreError::NotAStore { .. } => {
+            CommandFailure::not_found("store_not_found", format!("{} has no tables of a store", shown(url.as_ref())))
+                .hint("annals copy --to URL makes them, and so does a program that opens the store")
+        }
+        StoreError::Unsupported { .. } => without_feature(url),
+        error => error.into(),
+    })
 }
 
 /// Returns the bytes of the tables and indexes of a store.
@@ -58,7 +74,6 @@ pub(crate) fn size_bytes(url: &str) -> Result<u64, CommandFailure> {
     Err(without_feature(url))
 }
 
-#[cfg(not(feature = "postgres"))]
 fn without_feature(url: &str) -> CommandFailure {
     let message = format!("{} is on a server, and this annals was built for files alone", shown(url.as_ref()));
     CommandFailure::new(2, "no_postgres", message).hint("build it with the feature postgres")
