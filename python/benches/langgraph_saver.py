@@ -5,9 +5,10 @@
 A turn is one `invoke` of a compiled graph of one node, with a human message and the answer to it, each with 500 bytes
 of text that cannot be compressed. A thread is first brought to its length: by turns, but with the SQLite saver by one
 update, because its turns would write gigabytes. Then turns, states and histories are measured in alternation, so that a
-slow moment of the machine meets all savers. Times are medians; ratios are those of the SQLite saver to this one. Bytes
-are those of the whole file for each of its turns. A turn of the SQLite saver stores bytes in proportion to the length
-of the thread, so its average over a thread is half of what a turn at the end stores.
+slow moment of the machine meets all savers. Times are medians; ratios are those of the SQLite saver to this one.
+Figures with `cpu` are of the time of the processor, in all threads, which other programs change less. Bytes are those
+of the whole file for each of its turns. A turn of the SQLite saver stores bytes in proportion to the length of the
+thread, so its average over a thread is half of what a turn at the end stores.
 """
 
 from __future__ import annotations
@@ -104,10 +105,11 @@ def file_bytes(folder: Path) -> int:
     return sum(entry.stat().st_size for entry in folder.iterdir())
 
 
-def seconds(run: Callable[[], None]) -> float:
-    begin = time.perf_counter()
+def seconds(run: Callable[[], None]) -> tuple[float, float]:
+    """Returns the time that a call takes, and that of the processor."""
+    begin, begin_cpu = time.perf_counter(), time.process_time()
     run()
-    return time.perf_counter() - begin
+    return time.perf_counter() - begin, time.process_time() - begin_cpu
 
 
 def subjects(folder: Path) -> list[Subject]:
@@ -148,25 +150,29 @@ def measured(turns: int, rounds: int) -> dict[str, float]:
             fill(subject, turns - rounds)
             subject.turn()
         begin = theirs.size()
-        times: dict[tuple[str, str], list[float]] = {}
+        times: dict[str, list[float]] = {}
+
+        def measure(subject: Subject, what: str) -> None:
+            gc.collect()
+            for kind, taken in zip(("ms", "cpu_ms"), seconds(getattr(subject, what))):
+                times.setdefault(f"{subject.name}_{what}_{kind}", []).append(taken)
+
         for _ in range(rounds):
             for subject in all_subjects:
-                gc.collect()
-                times.setdefault((subject.name, "turn"), []).append(seconds(subject.turn))
+                measure(subject, "turn")
         grown = theirs.size() - begin
         for what, count in (("state", 10), ("history", 3)):
             for _ in range(count):
                 for subject in (ours, theirs, floor)[: 3 if what == "state" else 2]:
-                    gc.collect()
-                    times.setdefault((subject.name, what), []).append(seconds(getattr(subject, what)))
+                    measure(subject, what)
         ours.saver.close()  # type: ignore[attr-defined]
-        medians = {key: statistics.median(of_key) * 1000 for key, of_key in times.items()}
-        figures = {f"{subject}_{what}_ms": figure for (subject, what), figure in medians.items()}
+        figures = {name: statistics.median(taken) * 1000 for name, taken in times.items()}
         figures["annals_bytes_per_turn"] = ours.size() / ours.turns
         figures["sqlite_bytes_per_turn"] = grown / rounds / 2
         figures["bytes_ratio"] = figures["sqlite_bytes_per_turn"] / figures["annals_bytes_per_turn"]
         for what in ("turn", "state", "history"):
-            figures[f"{what}_ratio"] = figures[f"sqlite_{what}_ms"] / figures[f"annals_{what}_ms"]
+            for kind, of in (("ms", "ratio"), ("cpu_ms", "cpu_ratio")):
+                figures[f"{what}_{of}"] = figures[f"sqlite_{what}_{kind}"] / figures[f"annals_{what}_{kind}"]
         figures["turn_ratio_of_floor"] = figures["sqlite_turn_ms"] / figures["floor_turn_ms"]
         return figures
 
