@@ -27,6 +27,8 @@ use crate::values::{datetime, from_python, timestamp, to_python};
 
 /// Rows of a query that a notebook shows.
 const SHOWN_ROWS: usize = 50;
+/// Seconds for which a commit waits for another process, as the signature of [`PyStore`] has them.
+const BUSY_TIMEOUT: f64 = 5.0;
 
 /// A clock for tests: it stands still until it is advanced.
 #[pyclass(frozen, name = "ManualClock", module = "annals")]
@@ -61,20 +63,33 @@ impl Clock for PyManualClock {
     }
 }
 
-/// One file of threads, or a store in memory.
+/// One file of threads, the tables of a PostgreSQL server, or a store in memory.
 #[pyclass(frozen, name = "Store", module = "annals")]
 pub(crate) struct PyStore {
     /// `None` once it is closed.
     store: RwLock<Option<Store>>,
-    path: Option<PathBuf>,
+    place: StorePlace,
 }
 
 impl PyStore {
+    fn of(store: Store, place: StorePlace) -> Self {
+        Self { store: RwLock::new(Some(store)), place }
+    }
+
     /// Returns the store, if it is not closed.
     pub(crate) fn open(&self) -> PyResult<Store> {
         let closed = || InvalidError::new_err(("the store is closed", "STORE_CLOSED"));
         self.store.read().clone().ok_or_else(closed)
     }
+}
+
+/// Where a store is.
+#[derive(Debug)]
+enum StorePlace {
+    Memory,
+    File(PathBuf),
+    /// On a server, with its URL as messages show it.
+    Server(String),
 }
 
 fn options(clock: Option<&Bound<'_, PyManualClock>>, actor: Option<String>) -> OpenOptions {
@@ -88,6 +103,9 @@ impl PyStore {
     /// Opens a file, and makes it unless `create` is false. `key` is the key of an encrypted file, 32 bytes.
     /// With `durable=False` a power cut may take the last commits, never more than a tail of them.
     /// `busy_timeout` is in seconds.
+    ///
+    /// A URL, `postgres://user:password@host/database`, opens the store in the database of a PostgreSQL server, and makes
+    /// its tables unless `create` is false. The options about a file are refused then.
     #[new]
     #[pyo3(signature = (path, *, key = None, read_only = false, create = true, busy_timeout = 5.0, durable = true, network_file_system = false, actor = None, clock = None))]
     fn new(
@@ -102,6 +120,21 @@ impl PyStore {
         actor: Option<String>,
         clock: Option<&Bound<'_, PyManualClock>>,
     ) -> PyResult<Self> {
+        if let Some(url) = annals_cli::server_url(&path) {
+            let of_files = [
+                ("key", key.is_none(), "a server has the content in the clear"),
+                ("read_only", !read_only, "give the user of the URL the right to read alone"),
+                ("busy_timeout", busy_timeout == BUSY_TIMEOUT, "a server has no lock of a file"),
+                ("durable", durable, "the server decides when a commit is durable"),
+                ("network_file_system", !network_file_system, "a server has no file"),
+            ];
+            if let Some((option, _, reason)) = of_files.into_iter().find(|(_, is_default, _)| !is_default) {
+                return Err(invalid(format!("{option}: the option is for files: {reason}")));
+            }
+            let options = options(clock, actor).create(create);
+            let store = py.detach(|| annals_cli::open_server(url, options)).map_err(raise)?;
+            return Ok(Self::of(store, StorePlace::Server(annals_cli::shown_name(&path))));
+        }
         let busy_timeout = Duration::try_from_secs_f64(busy_timeout)
             .map_err(|_| invalid(format!("busy_timeout: {busy_timeout} is not a number of seconds")))?;
         let mut options = options(clock, actor)
@@ -116,7 +149,7 @@ impl PyStore {
             options = options.key(Key::new(bytes));
         }
         let store = py.detach(|| Store::open_with(&path, options)).map_err(raise)?;
-        Ok(Self { store: RwLock::new(Some(store)), path: Some(path) })
+        Ok(Self::of(store, StorePlace::File(path)))
     }
 
     /// Makes a store in memory, which is gone when it is closed.
@@ -125,13 +158,16 @@ impl PyStore {
     fn memory(actor: Option<String>, clock: Option<&Bound<'_, PyManualClock>>) -> Self {
         let backend = Arc::new(annals::store::MemoryBackend::new());
         let store = Store::with_backend(backend, options(clock, actor));
-        Self { store: RwLock::new(Some(store)), path: None }
+        Self::of(store, StorePlace::Memory)
     }
 
-    /// The path of the file; `None` in memory.
+    /// The path of the file; `None` in memory and on a server.
     #[getter]
     fn path(&self) -> Option<PathBuf> {
-        self.path.clone()
+        match &self.place {
+            StorePlace::File(path) => Some(path.clone()),
+            StorePlace::Memory | StorePlace::Server(_) => None,
+        }
     }
 
     /// Closes the store. The file stays open as long as a thread, a snapshot or an iterator of it is there.
@@ -254,8 +290,12 @@ impl PyStore {
     #[pyo3(signature = (query, parameters = None))]
     fn sql(&self, py: Python<'_>, query: &str, parameters: Option<&Bound<'_, PyAny>>) -> PyResult<PyTable> {
         let store = self.open()?;
-        let Some(path) = self.path.as_deref() else {
-            return Err(invalid("sql: a store in memory has no tables"));
+        let path = match &self.place {
+            StorePlace::File(path) => path,
+            StorePlace::Memory => return Err(invalid("sql: a store in memory has no tables")),
+            StorePlace::Server(name) => {
+                return Err(invalid(format!("sql: {name} is on a server, whose views any client of it queries")));
+            }
         };
         let parameters = parameters.map(sql_parameters).transpose()?.unwrap_or_default();
         py.detach(|| rows_of(&store, path, query, parameters)).map_err(sql_error)
@@ -319,8 +359,11 @@ impl PyStore {
     }
 
     fn __repr__(&self) -> String {
-        let path = self.path.as_ref().map_or_else(|| ".memory()".to_owned(), |path| format!("({:?})", path.display()));
-        format!("Store{path}")
+        match &self.place {
+            StorePlace::File(path) => format!("Store({:?})", path.display()),
+            StorePlace::Memory => "Store.memory()".to_owned(),
+            StorePlace::Server(name) => format!("Store({name:?})"),
+        }
     }
 }
 

@@ -68,7 +68,7 @@ class ManualClock:
 
 @final
 class Store:
-    """One file of threads, or a store in memory."""
+    """One file of threads, the tables of a PostgreSQL server, or a store in memory."""
     def __new__(
         cls,
         path: str | PathLike[str],
@@ -87,7 +87,7 @@ class Store:
         """Makes a store in memory, which is gone when it is closed."""
     @property
     def path(self) -> Path | None:
-        """The path of the file; `None` in memory."""
+        """The path of the file; `None` in memory and on a server."""
     def close(self) -> None:
         """Closes the store. The file stays open as long as a thread, a snapshot or an iterator of it is there."""
     def __enter__(self) -> Store: ...

@@ -1,4 +1,4 @@
-"""A checkpoint saver, a store and a cache for LangGraph in one file of `annals`.
+"""A checkpoint saver, a store and a cache for LangGraph in one store of `annals`.
 
     from annals.langgraph import AnnalsCache, AnnalsSaver, AnnalsStore
 
@@ -6,7 +6,8 @@
         checkpointer=AnnalsSaver("chat.db"), store=AnnalsStore("chat.db"), cache=AnnalsCache("chat.db")
     )
 
-All take the path of a file or an `annals.Store`, so that they share one file.
+All take the path of a file, the URL of a PostgreSQL server (`postgres://app@db.example/annals`) or an `annals.Store`,
+so that they share one.
 """
 
 from annals.langgraph._cache import AnnalsCache

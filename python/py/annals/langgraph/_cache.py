@@ -21,7 +21,7 @@ class AnnalsCache(BaseCache[ValueT]):
     """
 
     def __init__(self, store: Store | str | PathLike[str], *, serde: SerializerProtocol | None = None) -> None:
-        """Takes a file, or the path of one, which is made if it does not exist."""
+        """Takes a store, the path of a file, which is made if it does not exist, or the URL of a PostgreSQL server."""
         super().__init__(serde=serde)
         self._cache = opened(store).cache()
 

@@ -1,4 +1,4 @@
-"""The file that a class for LangGraph is given."""
+"""The store that a class for LangGraph is given."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from annals import Store
 
 
 def opened(store: Store | str | PathLike[str]) -> Store:
-    """Returns a store as it is, and opens a path."""
+    """Returns a store as it is, and opens a path or a URL."""
     return store if isinstance(store, Store) else Store(store)

@@ -79,7 +79,7 @@ class _AskedId(str):
 
 
 class AnnalsSaver(BaseCheckpointSaver[str]):
-    """Keeps the checkpoints of LangGraph's threads in a file of `annals`.
+    """Keeps the checkpoints of LangGraph's threads in a file of `annals`, or on a PostgreSQL server.
 
         graph = builder.compile(checkpointer=AnnalsSaver("chat.db"))
 
@@ -96,7 +96,7 @@ class AnnalsSaver(BaseCheckpointSaver[str]):
         serde: SerializerProtocol | None = None,
         on_conflict: Literal["error", "fork"] = "error",
     ) -> None:
-        """Takes a file, or the path of one, which is made if it does not exist.
+        """Takes a store, the path of a file, which is made if it does not exist, or the URL of a PostgreSQL server.
 
         Two runs that continue one thread at the same time are a conflict. The second one to store a checkpoint is told
         with `ConflictError`, or with `on_conflict="fork"` its checkpoints become a branch of the thread.

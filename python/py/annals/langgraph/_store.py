@@ -51,7 +51,7 @@ class AnnalsStore(BaseStore):
         index: IndexConfig | None = None,
         ttl: TTLConfig | None = None,
     ) -> None:
-        """Takes a file, or the path of one, which is made if it does not exist.
+        """Takes a store, the path of a file, which is made if it does not exist, or the URL of a PostgreSQL server.
 
         `index` has `dims`, `embed` (embeddings of LangChain, a function or a coroutine) and `fields`; `ttl` is that of
         LangGraph: without `omit_expired` an expired entry is returned until `sweep_ttl` removes it.
