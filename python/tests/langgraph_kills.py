@@ -1,6 +1,6 @@
 """Kills a process that runs turns at random moments, and goes on from the last turn that it acknowledged.
 
-    python tests/langgraph_kills.py [--kills 100] [--folder FOLDER]
+    python tests/langgraph_kills.py [--kills 100] [--store ADDRESS]
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from test_langgraph_saver import compiled, config, texts
 from annals.langgraph import AnnalsSaver
 
 
-def run_turns(path: str) -> None:
+def run_turns(address: str) -> None:
     """Runs turns until the process is killed, and says of each that it was acknowledged."""
-    graph = compiled(AnnalsSaver(path))
+    graph = compiled(AnnalsSaver(address))
     number = len(graph.get_state(config()).values.get("messages", [])) // 2
     while True:
         graph.invoke({"messages": [HumanMessage(f"turn {number}")], "count": 0}, config())
@@ -29,9 +29,9 @@ def run_turns(path: str) -> None:
         number += 1
 
 
-def resume(path: Path, acknowledged: int) -> int:
+def resume(address: str, acknowledged: int) -> int:
     """Goes on with the thread, and returns the number of its turns. Every acknowledged one must be in it."""
-    with AnnalsSaver(path) as saver:
+    with AnnalsSaver(address) as saver:
         graph = compiled(saver)
         # A task whose writes are stored, and whose checkpoint is not, is no next one, and still waits.
         if graph.get_state(config()).tasks:
@@ -48,15 +48,14 @@ def resume(path: Path, acknowledged: int) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--store")
     parser.add_argument("--turns", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.turns:
         return run_turns(given.turns)
-    folder = given.folder or Path(tempfile.mkdtemp())
-    path, turns, source = folder / "kills.db", 0, random.Random(11)
+    address, turns, source = given.store or str(Path(tempfile.mkdtemp()) / "kills.db"), 0, random.Random(11)
     for kill in range(given.kills):
-        process = subprocess.Popen([sys.executable, __file__, "--turns", str(path)], stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen([sys.executable, __file__, "--turns", address], stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         # The first turn of the process tells that it has begun; the kill comes somewhere in those that follow.
         acknowledged = int(process.stdout.readline())
@@ -64,7 +63,7 @@ def main() -> None:
         process.kill()
         acknowledged = max([acknowledged, *(int(line) for line in process.stdout if line.strip().isdigit())])
         process.wait()
-        turns = resume(path, acknowledged)
+        turns = resume(address, acknowledged)
     print(f"{given.kills} kills, {turns} turns")
 
 

@@ -1,6 +1,6 @@
-"""Turns on one thread of a shared file, each of which is stored or told to be a conflict: a process of a test.
+"""Turns on one thread of a shared store, each of which is stored or told to be a conflict: a process of a test.
 
-    python tests/langgraph_turns.py FILE TURNS NAME
+    python tests/langgraph_turns.py ADDRESS TURNS NAME
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from annals.langgraph import AnnalsSaver
 
 
 def main() -> None:
-    path, turns, name = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    with AnnalsSaver(annals.Store(path, busy_timeout=60)) as saver:
+    address, turns, name = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    store = annals.Store(address) if "://" in address else annals.Store(address, busy_timeout=60)
+    with AnnalsSaver(store) as saver:
         graph = compiled(saver)
         for number in range(turns):
             text = f"{name}-{number}"

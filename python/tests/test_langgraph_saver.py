@@ -73,13 +73,13 @@ def texts(values: Any) -> list[str]:
     return [message.content for message in values["messages"]]
 
 
-def test_the_official_suite_passes(tmp_path: Path) -> None:
+def test_the_official_suite_passes(addresses: Iterator[str]) -> None:
     conformance = pytest.importorskip("langgraph.checkpoint.conformance", reason="the suite is not installed")
-    made = iter(range(1000))
 
     @conformance.checkpointer_test(name="AnnalsSaver")
     async def saver() -> Any:
-        yield AnnalsSaver(tmp_path / f"{next(made)}.db")
+        with AnnalsSaver(next(addresses)) as made:
+            yield made
 
     report = asyncio.run(conformance.validate(saver))
     results = report.results
@@ -89,17 +89,16 @@ def test_the_official_suite_passes(tmp_path: Path) -> None:
     assert sum(result.tests_failed + result.tests_skipped for result in results.values()) == 0
 
 
-def test_a_graph_goes_on_in_another_process(tmp_path: Path) -> None:
-    path = tmp_path / "chat.db"
-    with AnnalsSaver(path) as saver:
+def test_a_graph_goes_on_in_another_process(address: str) -> None:
+    with AnnalsSaver(address) as saver:
         compiled(saver).invoke({"messages": [HumanMessage("one")], "count": 0}, config())
-    with AnnalsSaver(path) as saver:
+    with AnnalsSaver(address) as saver:
         graph = compiled(saver)
         graph.invoke({"messages": [HumanMessage("two")], "count": 0}, config())
         state = graph.get_state(config())
         assert texts(state.values) == ["one", "answer 1", "two", "answer 3"] and state.values["count"] == 2
         assert len(list(graph.get_state_history(config()))) == 6
-    with annals.Store(path) as store:
+    with annals.Store(address) as store:
         thread = store.thread("alice")
         assert [message["type"] for message in thread.at("@").items()] == ["human", "ai", "human", "ai"]
         assert [hit.marked("<", ">") for hit in store.search("answer")] == ["<answer> 3", "<answer> 1"]
@@ -726,9 +725,9 @@ def test_bad_input_says_what_is_wrong(store: annals.Store) -> None:
     assert list(saver.list(None)) == []
 
 
-def test_a_killed_process_goes_on_from_the_last_acknowledged_turn(tmp_path: Path) -> None:
+def test_a_killed_process_goes_on_from_the_last_acknowledged_turn(address: str) -> None:
     kill = subprocess.run(
-        [sys.executable, str(HERE / "langgraph_kills.py"), "--kills", KILLS, "--folder", str(tmp_path)],
+        [sys.executable, str(HERE / "langgraph_kills.py"), "--kills", KILLS, "--store", address],
         capture_output=True,
         text=True,
         check=False,
@@ -737,16 +736,15 @@ def test_a_killed_process_goes_on_from_the_last_acknowledged_turn(tmp_path: Path
     assert f"{KILLS} kills" in kill.stdout
 
 
-def test_eight_processes_lose_no_input_silently(tmp_path: Path) -> None:
-    path = tmp_path / "shared.db"
-    AnnalsSaver(path).close()
-    command = [sys.executable, str(HERE / "langgraph_turns.py"), str(path), "25"]
+def test_eight_processes_lose_no_input_silently(address: str) -> None:
+    AnnalsSaver(address).close()
+    command = [sys.executable, str(HERE / "langgraph_turns.py"), address, "25"]
     workers = [
         subprocess.Popen([*command, str(number)], stdout=subprocess.PIPE, text=True) for number in range(8)
     ]
     outcomes = [line.split() for worker in workers for line in worker.communicate()[0].splitlines()]
     assert all(worker.returncode == 0 for worker in workers) and len(outcomes) == 200
-    with AnnalsSaver(path) as saver:
+    with AnnalsSaver(address) as saver:
         final = set(texts(compiled(saver).get_state(config("shared")).values))
         stored = {text for found in saver.list(config("shared")) for text in texts({"messages": [], **found.checkpoint["channel_values"]})}
         assert saver.store.check().is_sound

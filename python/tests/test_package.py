@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import inspect
 import json
@@ -64,6 +65,22 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
     absent = run(sys.executable, "-m", "annals", "log", "bob", env=env)
     assert absent.returncode == 3 and "bob" in absent.stderr
     assert run(sys.executable, "-m", "annals", "nonsense", env=env).returncode == 2
+
+
+def test_the_wheel_is_one_of_every_python_with_a_global_lock() -> None:
+    tags = pytest.importorskip("packaging.tags", reason="packaging is not installed")
+    wheel = importlib.metadata.distribution("annals").read_text("WHEEL") or ""
+    (tag,) = re.findall(r"^Tag: (\S+)", wheel, re.MULTILINE)
+    assert tag.startswith("cp310-abi3-"), tag
+
+    def is_installed_by(version: tuple[int, int], abi: str) -> bool:
+        platform = tag.split("-")[2]
+        return tag in map(str, tags.cpython_tags(version, abis=[abi], platforms=[platform]))
+
+    assert all(is_installed_by((3, minor), f"cp3{minor}") for minor in range(10, 15))
+    # An installer of a free-threaded Python finds no wheel, and says so.
+    assert not any(is_installed_by((3, minor), f"cp3{minor}t") for minor in (13, 14))
+    assert not is_installed_by((3, 9), "cp39")
 
 
 def examples() -> list[Any]:
