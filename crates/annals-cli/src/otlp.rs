@@ -207,7 +207,6 @@ fn end_of(step: &StepInfo) -> Option<Timestamp> {
     step.ended_at.or_else(|| has_failed.then(of_attempt))
 }
 
-#[allow(clippy::too_many_arguments, reason = "the fields of a span")]
 fn span(
     trace: &str,
     id: &str,
