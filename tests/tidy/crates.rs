@@ -42,7 +42,8 @@ pub(crate) const LIBRARIES: &[Crate] = &[
     },
     Crate { name: "annals-postgres", src: "crates/annals-postgres/src/", may_use: &["annals"] },
     Crate { name: "annals-mcp", src: "crates/annals-mcp/src/", may_use: &["annals", "annals-runs"] },
-    Crate { name: "annals-page", src: "crates/annals-page/src/", may_use: &["annals", "annals-runs"] },
+    Crate { name: "annals-view", src: "crates/annals-view/src/", may_use: &["annals", "annals-runs"] },
+    Crate { name: "annals-page", src: "crates/annals-page/src/", may_use: &["annals", "annals-runs", "annals-view"] },
     Crate {
         name: "annals-agents",
         src: "crates/annals-agents/src/",

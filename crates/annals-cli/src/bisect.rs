@@ -70,7 +70,8 @@ pub(crate) fn run(args: &args::BisectArgs, store: &Store, out: &mut Printer) -> 
 }
 
 fn report(found: &Snapshot, tested: usize, out: &mut Printer) -> Result<(), CommandFailure> {
-    let nodes = words::ran(found, words::stored_parent(found)?.as_ref());
+    let parent = words::stored_parent(found)?;
+    let nodes = words::ran(found, parent.as_ref());
     let short = found.short_id()?;
     let thread = found.point().thread.as_str();
     if out.is_json() {
@@ -82,7 +83,7 @@ fn report(found: &Snapshot, tested: usize, out: &mut Printer) -> Result<(), Comm
     }
     let made = match nodes.is_empty() {
         true => format!("({})", found.source()),
-        false => words::tally(nodes.iter().map(String::as_str)),
+        false => words::tally(nodes.iter().copied()),
     };
     out.line(format!("{}@{}  step {}  {made}", escape(thread), out.id(&short), found.step()))?;
     out.flush()?;

@@ -10,18 +10,19 @@
 //! [{"key", "before"?, "after"?}]}`, `{"channel", "kind": "appended", "text"}`.
 
 use annals::base::Value;
-use annals::history::{ChannelDiff, Diff, EntryDiff, ItemDiff, Snapshot, diff};
+use annals::history::{ChannelDiff, Diff, ItemDiff, Snapshot, diff};
 use annals::store::Store;
+use annals_view::{difference_document, members};
 use serde_json::{Value as Json, json};
 
 use crate::args;
 use crate::errors::CommandFailure;
-use crate::lines::{DiffLine, apart, lines, members};
+use crate::lines::{DiffLine, apart, lines};
 use crate::message_diff;
 use crate::output::{Printer, columns, count, cut, escape, safe_lines};
 use crate::point::{resolve, resolve_range};
 use crate::state_patch;
-use crate::words::{self, brief, item};
+use crate::words::{brief, item};
 
 /// The number of changed lines, members or items of one channel that are shown; JSON has all.
 const SHOWN_MAX: usize = 20;
@@ -49,7 +50,7 @@ pub(crate) fn run(args: &args::DiffArgs, store: &Store, out: &mut Printer) -> Re
     } else if args.patch {
         state_patch::print(before, &after, &found, out)?
     } else if out.is_json() {
-        out.json(&document(before, &after, &found))?;
+        out.json(&difference_document(before, &after, &found))?;
         found.channels.len()
     } else {
         print(before, &after, &found, args.stat, out)?;
@@ -124,8 +125,7 @@ fn figures(channel: &ChannelDiff) -> String {
                 format!("{} removed, {added} added", count(removed, "line"))
             }
             (Value::List(_) | Value::Map(_), _) => {
-                let (a, b) = (before.to_json(), after.to_json());
-                format!("{} changed", count(members(&a, &b).len(), "member"))
+                format!("{} changed", count(members(before, after).len(), "member"))
             }
             _ => "changed".into(),
         },
@@ -196,9 +196,8 @@ fn body(channel: &ChannelDiff, out: &mut Printer) -> Result<(), CommandFailure> 
             let ChangedItems { added, removed, changed, moved } = ChangedItems::of(items);
             shown.extend(removed.iter().map(|value| minus(&value.to_json())));
             for (before, after) in changed {
-                let (a, b) = (before.to_json(), after.to_json());
-                let id = a.get("id").and_then(Json::as_str).unwrap_or("?");
-                for member in members(&a, &b) {
+                let id = before.get("id").and_then(Value::as_str).unwrap_or("?");
+                for member in members(before, after) {
                     pair(
                         &format!("{}{}", escape(id), escape(&member.path)),
                         member.before,
@@ -215,9 +214,8 @@ fn body(channel: &ChannelDiff, out: &mut Printer) -> Result<(), CommandFailure> 
         }
         ChannelDiff::Entries { entries, .. } => {
             for entry in entries {
-                let (before, after) =
-                    (entry.before.as_ref().map(Value::to_json), entry.after.as_ref().map(Value::to_json));
-                pair(&format!("/{}", escape(&entry.key)), before.as_ref(), after.as_ref(), out, &mut shown);
+                let (before, after) = (entry.before.as_ref(), entry.after.as_ref());
+                pair(&format!("/{}", escape(&entry.key)), before, after, out, &mut shown);
             }
         }
         ChannelDiff::Appended { text, .. } => shown.push(plus(&Json::from(text.as_str()))),
@@ -236,7 +234,6 @@ fn body(channel: &ChannelDiff, out: &mut Printer) -> Result<(), CommandFailure> 
 /// Adds the change of one value: texts by line, objects by member, all else whole.
 fn change(before: &Value, after: &Value, out: &Printer, shown: &mut Vec<String>) {
     let safe = |line: &str| cut(&safe_lines(line).next().unwrap_or_default(), LINE_CHARS).into_owned();
-    let (a, b) = (before.to_json(), after.to_json());
     match (before, after) {
         (Value::Str(old), Value::Str(new)) if old.contains('\n') || new.contains('\n') => {
             for line in lines(old, new) {
@@ -248,84 +245,28 @@ fn change(before: &Value, after: &Value, out: &Printer, shown: &mut Vec<String>)
             }
         }
         (Value::List(_), Value::List(_)) | (Value::Map(_), Value::Map(_)) => {
-            for member in members(&a, &b) {
+            for member in members(before, after) {
                 pair(&escape(&member.path), member.before, member.after, out, shown);
             }
         }
-        _ => shown.push(format!("  {} -> {}", out.removed(&brief(&a)), out.added(&brief(&b)))),
+        _ => shown.push(format!(
+            "  {} -> {}",
+            out.removed(&brief(&before.to_json())),
+            out.added(&brief(&after.to_json()))
+        )),
     }
 }
 
 /// Adds a member that differs; of two texts, from their first difference on.
-fn pair(path: &str, before: Option<&Json>, after: Option<&Json>, out: &Printer, shown: &mut Vec<String>) {
+fn pair(path: &str, before: Option<&Value>, after: Option<&Value>, out: &Printer, shown: &mut Vec<String>) {
+    let brief_of = |value: &Value| brief(&value.to_json());
     let (old, new) = match (before, after) {
-        (Some(Json::String(old)), Some(Json::String(new))) => {
+        (Some(Value::Str(old)), Some(Value::Str(new))) => {
             let (old, new) = apart(old, new);
             (Some(brief(&json!(old))), Some(brief(&json!(new))))
         }
-        _ => (before.map(brief), after.map(brief)),
+        _ => (before.map(brief_of), after.map(brief_of)),
     };
     shown.extend(old.map(|old| out.removed(&format!("  - {path}: {old}"))));
     shown.extend(new.map(|new| out.added(&format!("  + {path}: {new}"))));
-}
-
-fn document(before: Option<&Snapshot>, after: &Snapshot, found: &Diff) -> Json {
-    json!({
-        "schema": 1,
-        "before": before.map(words::place),
-        "after": words::place(after),
-        "unchanged": found.unchanged,
-        "channels": found.channels.iter().map(channel_document).collect::<Vec<_>>(),
-    })
-}
-
-pub(crate) fn channel_document(channel: &ChannelDiff) -> Json {
-    let name = &**channel.channel();
-    let list = |values: &[&Value]| values.iter().map(|value| value.to_json()).collect::<Vec<_>>();
-    match channel {
-        ChannelDiff::Added { value, .. } => json!({ "channel": name, "kind": "added", "value": value.to_json() }),
-        ChannelDiff::Removed { value, .. } => json!({ "channel": name, "kind": "removed", "value": value.to_json() }),
-        ChannelDiff::Changed { before, after, .. } => {
-            let (before, after) = (before.to_json(), after.to_json());
-            let members: Vec<Json> = members(&before, &after)
-                .into_iter()
-                .map(|member| {
-                    let mut one = json!({ "path": member.path });
-                    for (side, value) in [("before", member.before), ("after", member.after)] {
-                        if let Some(value) = value {
-                            one[side] = value.clone();
-                        }
-                    }
-                    one
-                })
-                .collect();
-            json!({ "channel": name, "kind": "changed", "before": before, "after": after, "members": members })
-        }
-        ChannelDiff::Items { items, .. } => {
-            let ChangedItems { added, removed, changed, moved } = ChangedItems::of(items);
-            let pair = |(a, b): &(&Value, &Value)| json!({ "before": a.to_json(), "after": b.to_json() });
-            let changed: Vec<Json> = changed.iter().map(pair).collect();
-            let place =
-                |(from, to, value): &(usize, usize, &Value)| json!({ "from": from, "to": to, "item": value.to_json() });
-            let moved: Vec<Json> = moved.iter().map(place).collect();
-            json!({
-                "channel": name, "kind": "items", "added": list(&added), "removed": list(&removed), "changed": changed,
-                "moved": moved,
-            })
-        }
-        ChannelDiff::Entries { entries, .. } => {
-            let entry = |entry: &EntryDiff| {
-                let mut one = json!({ "key": entry.key });
-                for (side, value) in [("before", &entry.before), ("after", &entry.after)] {
-                    if let Some(value) = value {
-                        one[side] = value.to_json();
-                    }
-                }
-                one
-            };
-            json!({ "channel": name, "kind": "entries", "entries": entries.iter().map(entry).collect::<Vec<_>>() })
-        }
-        ChannelDiff::Appended { text, .. } => json!({ "channel": name, "kind": "appended", "text": text }),
-        _ => json!({ "channel": name, "kind": "other" }),
-    }
 }

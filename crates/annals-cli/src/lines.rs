@@ -1,48 +1,8 @@
-//! Compares two values: members by path, and texts by line.
+//! Compares two texts by line.
 
 use std::borrow::Cow;
 
-use serde_json::Value as Json;
 use similar::{Algorithm, ChangeTag, capture_diff_slices};
-
-/// A member that differs: its path (JSON Pointer), and its value before and after; `None` if it is absent.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Member<'a> {
-    pub(crate) path: String,
-    pub(crate) before: Option<&'a Json>,
-    pub(crate) after: Option<&'a Json>,
-}
-
-/// Returns the members that differ, in order.
-pub(crate) fn members<'a>(before: &'a Json, after: &'a Json) -> Vec<Member<'a>> {
-    let mut found = Vec::new();
-    compare(String::new(), before, after, &mut found);
-    found
-}
-
-fn compare<'a>(path: String, before: &'a Json, after: &'a Json, found: &mut Vec<Member<'a>>) {
-    let mut both = |path: String, before: Option<&'a Json>, after: Option<&'a Json>| match (before, after) {
-        (Some(before), Some(after)) => compare(path, before, after, found),
-        _ => found.push(Member { path, before, after }),
-    };
-    match (before, after) {
-        (Json::Object(old), Json::Object(new)) => {
-            for (name, value) in old {
-                both(format!("{path}/{}", pointer(name)), Some(value), new.get(name));
-            }
-            for (name, value) in new.iter().filter(|(name, _)| !old.contains_key(*name)) {
-                both(format!("{path}/{}", pointer(name)), None, Some(value));
-            }
-        }
-        (Json::Array(old), Json::Array(new)) => {
-            for at in 0..old.len().max(new.len()) {
-                both(format!("{path}/{at}"), old.get(at), new.get(at));
-            }
-        }
-        _ if before == after => {}
-        _ => found.push(Member { path, before: Some(before), after: Some(after) }),
-    }
-}
 
 /// Writes a name as a step of a JSON Pointer (RFC 6901).
 pub(crate) fn pointer(name: &str) -> String {
@@ -104,18 +64,7 @@ pub(crate) fn lines<'a>(before: &'a str, after: &'a str) -> Vec<DiffLine<'a>> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn members_are_named_by_path() {
-        let (before, after) = (json!({ "a/b": { "c": [1, 2] }, "x": 1 }), json!({ "a/b": { "c": [1] }, "y": 1 }));
-        let paths: Vec<String> = members(&before, &after).into_iter().map(|member| member.path).collect();
-        assert_eq!(paths, ["/a~1b/c/1", "/x", "/y"]);
-        assert_eq!(members(&json!(1), &json!(2)).len(), 1);
-        assert!(members(&before, &before).is_empty());
-    }
 
     #[test]
     fn the_common_beginning_is_shortened() {

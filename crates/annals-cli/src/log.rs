@@ -10,20 +10,21 @@
 
 use std::collections::{HashMap, HashSet};
 
-use annals::base::{CheckpointId, Namespace, Timestamp, Value};
+use annals::base::{CheckpointId, Namespace, Timestamp};
 use annals::history::{Snapshot, Thread, short_ids};
 use annals::store::{Source, Store};
 use annals_graph::graph::START;
-use serde_json::{Value as Json, json};
+use annals_view::ListedCheckpoint;
+use serde_json::json;
 
 use crate::args;
-use crate::changed::{ChannelChange, changed, text};
+use crate::changed;
 use crate::errors::CommandFailure;
 use crate::output::{self, ColumnWidths, Printer, columns, cut, escape, grouped};
 use crate::pickaxe;
 use crate::point::thread;
 use crate::tree::{LogTree, TreeRow};
-use crate::words::{self, Waits, metadata, tally};
+use crate::words::{self, Waits, metadata};
 
 /// Checkpoints that are read before they are printed.
 const PAGE: usize = 50;
@@ -33,16 +34,11 @@ const CHANGES_CELLS: usize = 90;
 
 /// A checkpoint of the log.
 struct LogRow {
-    snapshot: Snapshot,
+    listed: ListedCheckpoint,
     /// The checkpoint to which a lane of the tree leads.
     above: Option<CheckpointId>,
-    short: String,
-    ran: Vec<String>,
     /// True if the row stands for the input before it as well.
     is_input: bool,
-    changed: Vec<ChannelChange>,
-    /// The state of its thread, if it is the end of a branch.
-    waits: Option<Waits>,
     /// The changes of the text of `-S`, as lines.
     found: Vec<String>,
 }
@@ -71,7 +67,7 @@ pub(crate) fn run(args: &args::LogArgs, store: &Store, out: &mut Printer) -> Res
     // A page is printed before the next one is read: a reader such as `head` may end the command after it.
     let mut print = |page: LogPage| {
         (count, more) = (count + page.rows.len(), page.more);
-        let checkpoints = page.rows.iter().map(document);
+        let checkpoints = page.rows.iter().map(|row| row.listed.document());
         if !out.is_json() {
             text.print(&page, out)?;
         } else if out.is_lines() {
@@ -114,7 +110,7 @@ fn of_text(thread: &Thread, text: &str, args: &args::LogArgs, out: &mut Printer)
     }
     let mut elsewhere = Vec::new();
     for change in changes {
-        match page.rows.iter_mut().find(|row| *row.snapshot.point() == change.blame.point) {
+        match page.rows.iter_mut().find(|row| *row.at().point() == change.blame.point) {
             Some(row) => row.found.push(pickaxe::line(&change, out)),
             None => elsewhere.push(change),
         }
@@ -283,7 +279,7 @@ impl HistoryReader<'_> {
                 Some((parent, is_folded)) => (Some(parent.clone()), *is_folded),
                 None => (words::stored_parent(&entry.snapshot)?, false),
             };
-            let mut row = LogRow::of(entry.snapshot, parent.as_ref(), short, entry.is_end)?;
+            let mut row = LogRow::of(entry.snapshot, parent.clone(), short, entry.is_end)?;
             if let Some(input) = parent.filter(|_| is_input) {
                 (row.is_input, row.above) = (true, input.record().parent);
             }
@@ -338,7 +334,7 @@ impl<'a> LogFilter<'a> {
             }
             above.into_iter().for_each(|above| open.entry(above).or_default().push(rows.len()));
             let short = snapshot.short_id()?;
-            rows.push(LogRow::of(snapshot, parent.as_ref(), short, false)?);
+            rows.push(LogRow::of(snapshot, parent, short, false)?);
         }
         print(LogPage { rows, more: false })
     }
@@ -351,7 +347,7 @@ impl<'a> LogFilter<'a> {
         if self.since.is_some_and(|since| snapshot.created_at() < since) {
             return Ok(false);
         }
-        if self.node.is_some_and(|node| !words::ran(snapshot, parent).iter().any(|name| name == node)) {
+        if self.node.is_some_and(|node| !words::ran(snapshot, parent).contains(&node)) {
             return Ok(false);
         }
         let Some(channel) = self.channel else { return Ok(true) };
@@ -378,8 +374,11 @@ impl LogText {
         let cells: Vec<Vec<String>> = page.rows.iter().map(|row| row.cells(self.form.oneline)).collect();
         let lines = self.widths.lay(&cells);
         // Painted after the columns are laid, or the colour would count as width.
-        let rows =
-            page.rows.iter().zip(lines).map(|(row, line)| (row, line.replacen(&row.short, &out.id(&row.short), 1)));
+        let rows = page
+            .rows
+            .iter()
+            .zip(lines)
+            .map(|(row, line)| (row, line.replacen(&row.listed.short, &out.id(&row.listed.short), 1)));
         let older = out.dim("(older ones: -n 0 shows all)");
         if !self.form.graph {
             // Without the tree, as checkpoints between the rows are not shown.
@@ -397,8 +396,8 @@ impl LogText {
             lines.extend(row.extras(self.form.oneline)?.iter().map(|extra| format!("   {}", out.open(extra))));
             lines.extend(row.found_lines());
             lines.extend(row.stats(self.form, out));
-            let mark = if Some(row.snapshot.id()) == self.head { '@' } else { 'o' };
-            drawn.push(TreeRow { id: row.snapshot.id(), parent: row.above, mark, lines });
+            let mark = if Some(row.at().id()) == self.head { '@' } else { 'o' };
+            drawn.push(TreeRow { id: row.at().id(), parent: row.above, mark, lines });
         }
         let mut lines = self.tree.page(&drawn);
         if page.more {
@@ -412,52 +411,45 @@ impl LogText {
 }
 
 impl LogRow {
-    fn of(snapshot: Snapshot, parent: Option<&Snapshot>, short: String, is_end: bool) -> Result<Self, CommandFailure> {
-        Ok(Self {
-            ran: words::ran(&snapshot, parent),
-            changed: changed(&snapshot, parent)?,
-            waits: if is_end { Some(Waits::of(&snapshot)?) } else { None },
-            above: snapshot.record().parent,
-            is_input: false,
-            found: Vec::new(),
-            snapshot,
-            short,
-        })
+    fn of(snapshot: Snapshot, parent: Option<Snapshot>, short: String, is_end: bool) -> Result<Self, CommandFailure> {
+        let above = snapshot.record().parent;
+        let listed = ListedCheckpoint::read(snapshot, parent, short, is_end, u64::MAX)?;
+        Ok(Self { listed, above, is_input: false, found: Vec::new() })
+    }
+
+    fn at(&self) -> &Snapshot {
+        &self.listed.at
     }
 
     fn cells(&self, oneline: bool) -> Vec<String> {
-        let step = words::step(&self.snapshot);
+        let step = words::step(self.at());
         let made = self.made();
-        let changes = cut(&text(&self.changed), CHANGES_CELLS).into_owned();
+        let changes = cut(&changed::text(&self.listed.changed), CHANGES_CELLS).into_owned();
         if oneline {
-            return vec![self.short.clone(), step, made, changes];
+            return vec![self.listed.short.clone(), step, made, changes];
         }
-        let age = output::ago(self.snapshot.store().now(), self.snapshot.created_at());
-        let source = if self.is_input { Source::Input } else { self.snapshot.source() };
-        vec![self.short.clone(), step, source.to_string(), made, age, changes]
+        let age = output::ago(self.at().store().now(), self.at().created_at());
+        let source = if self.is_input { Source::Input } else { self.at().source() };
+        vec![self.listed.short.clone(), step, source.to_string(), made, age, changes]
     }
 
     /// Returns the cause of the checkpoint: its nodes, or its source.
     fn made(&self) -> String {
-        match self.snapshot.source() {
-            Source::Loop if self.is_input => "(input)".into(),
-            Source::Loop => tally(self.ran.iter().map(String::as_str)),
-            Source::Input => "(input)".into(),
-            Source::Update => "(edited)".into(),
-            Source::Fork => "(fork)".into(),
-        }
+        if self.is_input { "(input)".into() } else { escape(&self.listed.made()).into_owned() }
     }
 
     /// Returns the lines below the first: the source of a fork, and the state of an open branch.
     fn extras(&self, oneline: bool) -> Result<Vec<String>, CommandFailure> {
         let mut extras = Vec::new();
-        if let (Some(from), false) = (&self.snapshot.record().forked_from, oneline) {
-            let parent = words::stored_parent(&self.snapshot)?;
+        if let (Some(from), false) = (&self.at().record().forked_from, oneline) {
+            let parent = words::stored_parent(self.at())?;
             let id =
                 parent.as_ref().map(Snapshot::short_id).transpose()?.unwrap_or_else(|| from.checkpoint.to_string());
             extras.push(format!("forked from {}@{id}", escape(from.thread.as_str())));
         }
-        if let Some(waits) = self.waits.as_ref().filter(|waits| !waits.is_done()) {
+        let status = self.listed.status.clone();
+        let waits = status.map(|status| Waits::new(status, self.listed.partial.clone(), self.at()));
+        if let Some(waits) = waits.filter(|waits| !waits.is_done()) {
             extras.push(waits.text(90));
         }
         Ok(extras)
@@ -473,8 +465,9 @@ impl LogRow {
         if !form.stat {
             return Vec::new();
         }
-        let mut cells: Vec<Vec<String>> = self.changed.iter().map(|change| change.stat().to_vec()).collect();
-        let usage = metadata(&self.snapshot)["usage"].take();
+        let mut cells: Vec<Vec<String>> =
+            self.listed.changed.iter().map(|change| changed::stat(change).to_vec()).collect();
+        let usage = metadata(self.at())["usage"].take();
         let calls = usage.as_array().cloned().unwrap_or_else(|| vec![usage]);
         for call in calls.iter().filter(|call| call.is_object()) {
             let tokens = |name: &str| grouped(call[name].as_u64().unwrap_or(0));
@@ -490,32 +483,4 @@ impl LogRow {
         }
         columns(&cells).iter().map(|line| format!("   {}", out.dim(line))).collect()
     }
-}
-
-fn document(row: &LogRow) -> Json {
-    let record = row.snapshot.record();
-    let interrupts = row.waits.as_ref().map_or(&[][..], Waits::interrupts);
-    let from = record.forked_from.as_ref();
-    let mut document = json!({
-        "checkpoint": row.snapshot.id().to_string(),
-        "short": row.short,
-        "parent": record.parent.map(|parent| parent.to_string()),
-        "forked_from": from.map(|from| json!({
-            "thread": from.thread.as_str(),
-            "checkpoint": from.checkpoint.to_string(),
-        })),
-        "branch": record.branch,
-        "ordinal": record.ordinal,
-        "step": record.step,
-        "source": record.source.as_str(),
-        "created_at": record.created_at.to_string(),
-        "ran": row.ran,
-        "next": row.snapshot.next().collect::<Vec<_>>(),
-        "changed": row.changed.iter().map(ChannelChange::json).collect::<Vec<_>>(),
-        "status": row.waits.as_ref().map(|waits| waits.status.as_str()),
-        "partial": row.waits.as_ref().map_or(Json::Null, Waits::partial_json),
-        "questions": interrupts.iter().map(Value::to_json).collect::<Vec<_>>(),
-    });
-    words::add_origin(&mut document, &row.snapshot);
-    document
 }

@@ -5,7 +5,8 @@ use std::fmt::{Display, Write as _};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use annals::base::Timestamp;
+use annals_view::words;
+pub(crate) use annals_view::words::{ago, grouped, size};
 use serde_json::Value as Json;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -387,46 +388,9 @@ impl Write for SafeLines<'_> {
     }
 }
 
-/// Returns the age of a timestamp.
-pub(crate) fn ago(now: Timestamp, then: Timestamp) -> String {
-    let seconds = now.as_micros().saturating_sub(then.as_micros()) / 1_000_000;
-    match seconds {
-        ..-60 => then.to_string().chars().take(10).collect(),
-        -60..5 => "now".into(),
-        5..60 => format!("{seconds} s ago"),
-        60..3_600 => format!("{} min ago", seconds / 60),
-        3_600..86_400 => format!("{} h ago", seconds / 3_600),
-        86_400..5_184_000 => format!("{} d ago", seconds / 86_400),
-        _ => then.to_string().chars().take(10).collect(),
-    }
-}
-
-/// Returns a size with its unit.
-pub(crate) fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_024 => format!("{bytes} B"),
-        1_024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1_024.0),
-        1_048_576..1_073_741_824 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
-        _ => format!("{:.1} GiB", bytes as f64 / 1_073_741_824.0),
-    }
-}
-
-/// Returns a number with its thousands set apart.
-pub(crate) fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// Returns a number with its noun.
 pub(crate) fn count(n: usize, noun: &str) -> String {
-    format!("{} {noun}{}", grouped(n as u64), if n == 1 { "" } else { "s" })
+    words::count(n as u64, noun)
 }
 
 /// Lays rows out in columns of terminal cells; the last column is not padded.
@@ -484,17 +448,9 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_for_people() {
-        assert_eq!(
-            (grouped(1_234_567), grouped(12), count(1, "file")),
-            ("1,234,567".into(), "12".into(), "1 file".into())
-        );
-        assert_eq!((size(1_000), size(1_536), size(3 << 20)), ("1000 B".into(), "1.5 KiB".into(), "3.0 MiB".into()));
+    fn texts_are_laid_out_and_cut_by_cells() {
         assert_eq!(cut("abcdef", 6), "abcdef");
         assert_eq!(cut("äbcdefg", 6), "äbc...");
-        let at = Timestamp::from_micros;
-        assert_eq!(ago(at(120_000_000), at(0)), "2 min ago");
-        assert_eq!(ago(at(0), at(1)), "now");
         assert_eq!(columns(&[vec!["a".into(), "b".into()], vec!["long".into(), "c".into()]]), ["a     b", "long  c"]);
         assert_eq!(columns(&[vec!["名前".into(), "b".into()], vec!["abc".into(), "c".into()]]), ["名前  b", "abc   c"]);
         assert_eq!(cut("名前名前", 7), "名前...");

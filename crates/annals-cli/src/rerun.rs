@@ -10,10 +10,10 @@ use std::io;
 use annals::history::{Diff, Snapshot, Thread, diff};
 use annals::store::Store;
 use annals_flow::FlowEnd;
+use annals_view::channel_document;
 use serde_json::{Value as Json, json};
 
 use crate::args;
-use crate::diff::channel_document;
 use crate::errors::CommandFailure;
 use crate::flow_run;
 use crate::interrupt;

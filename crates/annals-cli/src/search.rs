@@ -8,6 +8,7 @@
 
 use annals::store::search::SearchHit;
 use annals::store::{SearchQuery, Store};
+use annals_view::hit_document;
 use serde_json::{Value as Json, json};
 
 use crate::args;
@@ -18,7 +19,7 @@ pub(crate) fn run(args: &args::SearchArgs, store: &Store, out: &mut Printer) -> 
     let page = store.search(query(args, store)?)?;
     let code = u8::from(page.hits.is_empty());
     if out.is_json() {
-        let hits: Vec<Json> = page.hits.iter().map(document).collect();
+        let hits: Vec<Json> = page.hits.iter().map(hit_document).collect();
         let next = page.next.map(|next| next.to_string());
         out.json(&json!({ "schema": 1, "hits": hits, "next": next }))?;
         return Ok(code);
@@ -108,27 +109,4 @@ fn snippet(hit: &SearchHit, out: &Printer) -> String {
         line.push_str("...");
     }
     line
-}
-
-fn document(hit: &SearchHit) -> Json {
-    let matches = hit.snippet.matches.iter().map(|range| json!([range.start, range.end]));
-    json!({
-        "thread": hit.point.thread.as_str(),
-        "namespace": hit.point.namespace.as_str(),
-        "checkpoint": hit.point.checkpoint.to_string(),
-        "created_at": hit.created_at.to_string(),
-        "channel": &*hit.channel,
-        "position": hit.position,
-        "key": hit.key,
-        "id": hit.id,
-        "role": hit.role,
-        "name": hit.name,
-        "node": hit.node.as_deref(),
-        "on_head": hit.on_head,
-        "carried": hit.carried.as_ref().map(|carried| carried.checkpoint.to_string()),
-        "folded": hit.folded,
-        "partial": hit.partial,
-        "snippet": hit.snippet.text,
-        "matches": matches.collect::<Vec<_>>(),
-    })
 }

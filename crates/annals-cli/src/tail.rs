@@ -9,10 +9,11 @@ use std::time::Duration;
 use annals::history::{Snapshot, Thread, Watch};
 use annals::store::log::LogPosition;
 use annals::store::{Store, StoreError};
+use annals_view::ChangedChannel;
 use serde_json::json;
 
 use crate::args;
-use crate::changed::{ChannelChange, changed, text};
+use crate::changed;
 use crate::errors::CommandFailure;
 use crate::output::{self, Printer, escape};
 use crate::point::thread;
@@ -91,7 +92,7 @@ fn newest(
 fn print(snapshot: &Snapshot, out: &mut Printer) -> Result<(), CommandFailure> {
     let point = snapshot.point();
     let parent = words::stored_parent(snapshot)?;
-    let changes = changed(snapshot, parent.as_ref())?;
+    let changes = annals_view::changes(snapshot, parent.as_ref(), u64::MAX)?;
     if out.is_json() {
         let record = snapshot.record();
         out.json_line(&json!({
@@ -105,7 +106,7 @@ fn print(snapshot: &Snapshot, out: &mut Printer) -> Result<(), CommandFailure> {
             "created_at": snapshot.created_at().to_string(),
             "run": record.run.map(|run| run.to_string()),
             "next": snapshot.next().collect::<Vec<_>>(),
-            "changed": changes.iter().map(ChannelChange::json).collect::<Vec<_>>(),
+            "changed": changes.iter().map(ChangedChannel::document).collect::<Vec<_>>(),
         }))?;
         return Ok(());
     }
@@ -113,10 +114,14 @@ fn print(snapshot: &Snapshot, out: &mut Printer) -> Result<(), CommandFailure> {
     let namespace = if point.namespace.is_root() { "" } else { " in a subgraph" };
     let ran = match words::ran(snapshot, parent.as_ref()) {
         nodes if nodes.is_empty() => format!("({})", snapshot.source()),
-        nodes => words::tally(nodes.iter().map(String::as_str)),
+        nodes => words::tally(nodes),
     };
     let name = escape(point.thread.as_str());
     let short = out.id(&snapshot.short_id()?);
-    out.row(format!("{time}  {name}@{short}{namespace}  step {}  {ran}  {}", snapshot.step(), text(&changes)))?;
+    out.row(format!(
+        "{time}  {name}@{short}{namespace}  step {}  {ran}  {}",
+        snapshot.step(),
+        changed::text(&changes)
+    ))?;
     Ok(())
 }

@@ -1,19 +1,17 @@
 //! `annals threads`: the threads of the store, the last active first.
 //!
-//! JSON: `{"schema": 1, "threads": [{"thread", "title", "first_words", "parent": {"thread", "kind", "call"}, "project",
-//! "labels": [..], "archived", "pinned", "paused", "graph", "last_activity", "messages", "input_tokens",
-//! "output_tokens", "cost_usd", "checkpoints", "branches", "head", "step", "status": "done" | "running" |
-//! "interrupted" | "failed" | "sleeping" | "cancelled" | "stuck", "error", "wake_at", "partial", "next": [..],
-//! "questions": [..]}], "more": bool}`. `error` is the message of a failure, or the reason of a cancellation. `partial`
-//! is `{"channel", "words", "updated"}` of a message that is streamed or was cut off, or null. `checkpoints` and
-//! `branches` are null without `--count`: the count of a thread costs as much as it has checkpoints. `first_words` are
-//! those of a thread without a title.
+//! JSON: `{"schema": 1, "threads": [{"thread", "title", "first_words", "project", "labels": [..], "archived", "pinned",
+//! "paused", "graph", "last_activity", "messages", "input_tokens", "output_tokens", "cost_usd", "checkpoints",
+//! "branches", "head", "step", "status": "done" | "running" | "interrupted" | "failed" | "sleeping" | "cancelled" |
+//! "stuck", "error", "wake_at", "partial", "next": [..], "questions": [..], "parent": {"thread", "kind", "call"}}],
+//! "more": bool}`. `error` is the message of a failure, or the reason of a cancellation. `partial` is `{"channel",
+//! "words", "updated"}` of a message that is streamed or was cut off, or null. `checkpoints` and `branches` are null
+//! without `--count`: the count of a thread costs as much as it has checkpoints. `first_words` are those of a thread
+//! without a title.
 
-use annals::base::Value;
 use annals::history::{Snapshot, ThreadInfo};
 use annals::store::Store;
-use annals::store::record::ThreadSize;
-use annals_runs::{ThreadRuns, ThreadStatus};
+use annals_view::ListedThread;
 use serde_json::{Value as Json, json};
 
 use crate::args;
@@ -27,13 +25,9 @@ const PAGE: usize = 50;
 
 /// A thread with what its row shows.
 struct Row {
-    info: ThreadInfo,
+    listed: ListedThread,
     head: Snapshot,
-    /// The counts of `--count`.
-    size: Option<ThreadSize>,
     waits: Waits,
-    /// The first words of a thread without a title.
-    first_words: Option<String>,
     /// The thread that an imported one was forked from, or whose agent started it.
     parent: Option<ThreadLink>,
 }
@@ -106,22 +100,24 @@ impl ThreadTable {
             let titles = [&["THREAD"], counts, &["HEAD", "STEP", "ACTIVE", "STATE"], parents, &["TITLE"]].concat();
             cells.push(titles.into_iter().map(String::from).collect::<Vec<_>>());
             // The pages after this one may have titles.
-            self.has_titles = !is_last || rows.iter().any(|row| row.words().is_some());
+            self.has_titles = !is_last || rows.iter().any(|row| row.listed.words().is_some());
         }
         for row in rows {
-            let mut line = vec![cut(&escape(row.info.id().as_str()), out.id_cells()).into_owned()];
-            line.extend(row.size.iter().flat_map(|size| [size.checkpoints.to_string(), size.branches.to_string()]));
+            let mut line = vec![cut(&escape(row.listed.info.id().as_str()), out.id_cells()).into_owned()];
+            line.extend(
+                row.listed.size.iter().flat_map(|size| [size.checkpoints.to_string(), size.branches.to_string()]),
+            );
             line.extend([
                 row.head.short_id()?,
                 row.head.step().to_string(),
-                output::ago(store.now(), row.info.updated_at()),
-                row.waits.text(60) + if row.info.facts().is_paused { ", paused" } else { "" },
+                output::ago(store.now(), row.listed.info.updated_at()),
+                row.waits.text(60) + if row.listed.info.facts().is_paused { ", paused" } else { "" },
             ]);
             if self.has_parents {
                 let parent = row.parent.as_ref().map_or("", |parent| &parent.thread);
                 line.push(cut(&escape(parent), 40).into_owned());
             }
-            line.push(cut(&escape(row.words().unwrap_or_default()), 40).into_owned());
+            line.push(cut(&escape(row.listed.words().unwrap_or_default()), 40).into_owned());
             cells.push(line);
         }
         if !self.has_titles {
@@ -137,55 +133,16 @@ impl ThreadTable {
 
 impl Row {
     fn of(info: ThreadInfo, store: &Store, has_counts: bool) -> Result<Self, CommandFailure> {
-        let thread = store.thread(info.id().as_str())?;
-        let head = thread.at(info.head())?;
-        let size = if has_counts { Some(thread.size()?) } else { None };
-        let waits = Waits::new(&info, head.next());
-        // A damaged message does not end a listing.
-        let first_words = if info.title().is_none() { head.first_words().unwrap_or_default() } else { None };
-        let parent = ThreadLink::of(&info, &head);
-        Ok(Self { info, head, size, waits, first_words, parent })
-    }
-
-    /// Returns the title, or else the first words.
-    fn words(&self) -> Option<&str> {
-        self.info.title().or(self.first_words.as_deref())
+        let head = store.thread(info.id().as_str())?.at(info.head())?;
+        let listed = ListedThread::read(store, info, has_counts)?;
+        let waits = Waits::new(listed.status(), listed.info.partial().cloned(), &head);
+        let parent = ThreadLink::of(&listed.info, &head);
+        Ok(Self { listed, head, waits, parent })
     }
 
     fn document(&self) -> Json {
-        let (facts, status, counts) = (self.info.facts(), ThreadStatus::of(&self.info), self.info.counts());
-        let (error, wake_at) = match &status {
-            ThreadStatus::Failed(error) | ThreadStatus::Stuck(error) => (Some(error.clone()), None),
-            ThreadStatus::Cancelled(reason) => (reason.clone(), None),
-            ThreadStatus::Sleeping(until) => (None, Some(until.to_string())),
-            _ => (None, None),
-        };
-        json!({
-            "thread": self.info.id().as_str(),
-            "title": facts.title,
-            "first_words": self.first_words,
-            "parent": self.parent.as_ref().map(ThreadLink::document),
-            "project": facts.project,
-            "labels": facts.labels,
-            "archived": facts.is_archived,
-            "pinned": facts.is_pinned,
-            "paused": facts.is_paused,
-            "graph": self.info.graph(),
-            "last_activity": self.info.updated_at().to_string(),
-            "messages": counts.map(|counts| counts.messages),
-            "input_tokens": counts.map(|counts| counts.input_tokens),
-            "output_tokens": counts.map(|counts| counts.output_tokens),
-            "cost_usd": counts.map(|counts| counts.cost_usd()),
-            "checkpoints": self.size.map(|size| size.checkpoints),
-            "branches": self.size.map(|size| size.branches),
-            "head": self.info.head().to_string(),
-            "step": self.head.step(),
-            "status": status.as_str(),
-            "error": error,
-            "wake_at": wake_at,
-            "partial": self.waits.partial_json(),
-            "next": self.head.next().collect::<Vec<_>>(),
-            "questions": self.waits.interrupts().iter().map(Value::to_json).collect::<Vec<_>>(),
-        })
+        let mut document = self.listed.document();
+        document["parent"] = json!(self.parent.as_ref().map(ThreadLink::document));
+        document
     }
 }

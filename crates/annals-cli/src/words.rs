@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use annals::base::Value;
-use annals::history::{PartialInfo, Snapshot, ThreadInfo};
-use annals::store::{Source, StoreError};
-use annals_graph::graph::START;
+use annals::history::{PartialInfo, Snapshot};
+use annals::store::StoreError;
 use annals_runs::ThreadStatus;
+use annals_view::words;
+pub(crate) use annals_view::words::{metadata, place, ran, stored_parent};
 use serde_json::{Value as Json, json};
 
 use crate::errors::CommandFailure;
@@ -17,36 +18,14 @@ const VALUE_CHARS: usize = 100;
 /// Larger values are shown with their size in bytes.
 const SIZE_BYTES: usize = 200;
 
-/// Returns node names with their number of occurrences: `list, read x12`.
+/// Returns node names with their number of occurrences, safe to print.
 pub(crate) fn tally<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    let mut counts: Vec<(&str, usize)> = Vec::new();
-    for name in names {
-        match counts.iter_mut().find(|(seen, _)| *seen == name) {
-            Some((_, n)) => *n += 1,
-            None => counts.push((name, 1)),
-        }
-    }
-    let word = |(name, n): (&str, usize)| if n == 1 { node(name) } else { format!("{} x{n}", node(name)) };
-    counts.into_iter().map(word).collect::<Vec<_>>().join(", ")
+    escape(&words::tally(names)).into_owned()
 }
 
 /// Returns the name of a node; `(start)` for the start of a graph.
 pub(crate) fn node(name: &str) -> String {
-    if name == START { "(start)".into() } else { escape(name).into_owned() }
-}
-
-/// Returns the parent of a checkpoint; `None` also for one that was pruned.
-pub(crate) fn stored_parent(at: &Snapshot) -> Result<Option<Snapshot>, StoreError> {
-    match at.parent() {
-        Err(StoreError::CheckpointPruned { .. }) => Ok(None),
-        parent => parent,
-    }
-}
-
-/// Returns the nodes that ran to make a checkpoint out of its parent, one name for each task.
-pub(crate) fn ran(snapshot: &Snapshot, parent: Option<&Snapshot>) -> Vec<String> {
-    let parent = parent.filter(|_| snapshot.source() == Source::Loop);
-    parent.map(|parent| parent.next().map(str::to_owned).collect()).unwrap_or_default()
+    tally([name])
 }
 
 /// Returns the first channel that holds messages; if there is none, an empty list that is called `messages`.
@@ -78,15 +57,12 @@ pub(crate) struct Waits {
 impl Waits {
     /// Derives the state from a checkpoint, as a listing of threads does from the head.
     pub(crate) fn of(snapshot: &Snapshot) -> Result<Self, StoreError> {
-        let head = snapshot.record().clone();
-        let writes = snapshot.writes()?;
-        let (seq, at) = (head.seq, head.created_at);
-        let info = ThreadInfo::new(head, seq, at, Vec::new(), &writes)?;
-        Ok(Self::new(&info, snapshot.next()))
+        let (status, partial) = words::status(snapshot)?;
+        Ok(Self::new(status, partial, snapshot))
     }
 
-    pub(crate) fn new<'a>(info: &ThreadInfo, due: impl IntoIterator<Item = &'a str>) -> Self {
-        Self { status: ThreadStatus::of(info), partial: info.partial().cloned(), due: tally(due) }
+    pub(crate) fn new(status: ThreadStatus, partial: Option<PartialInfo>, at: &Snapshot) -> Self {
+        Self { status, partial, due: words::tally(at.next()) }
     }
 
     /// Returns whether nothing is left to say of the state.
@@ -94,32 +70,8 @@ impl Waits {
         self.status == ThreadStatus::Done && self.partial.is_none()
     }
 
-    /// Returns the mark of a partial message as JSON.
-    pub(crate) fn partial_json(&self) -> Json {
-        self.partial.as_ref().map_or(Json::Null, |partial| {
-            let updated = partial.updated.to_string();
-            json!({ "channel": partial.channel, "words": partial.words, "updated": updated })
-        })
-    }
-
-    /// Returns the values of the open interrupts.
-    pub(crate) fn interrupts(&self) -> &[Value] {
-        if let ThreadStatus::Interrupted(values) = &self.status { values } else { &[] }
-    }
-
     pub(crate) fn text(&self, max: usize) -> String {
-        let text = match &self.status {
-            ThreadStatus::Running => format!("due: {}", self.due),
-            ThreadStatus::Interrupted(values) => {
-                let all: Vec<String> = values.iter().map(interrupt).collect();
-                format!("interrupted: {}", all.join(" / "))
-            }
-            ThreadStatus::Failed(error) => format!("failed: {}", escape(error)),
-            ThreadStatus::Stuck(error) => format!("stuck: {}", escape(error)),
-            ThreadStatus::Sleeping(until) => format!("sleeping until {until}"),
-            ThreadStatus::Cancelled(Some(reason)) => format!("cancelled: {}", escape(reason)),
-            status => status.to_string(),
-        };
+        let text = escape(&words::status_text(&self.status, &self.due)).into_owned();
         match &self.partial {
             None => cut(&text, max).into_owned(),
             Some(partial) if self.status == ThreadStatus::Done => partial.to_string(),
@@ -131,12 +83,9 @@ impl Waits {
     }
 }
 
-/// Returns the text of an interrupt: its value if that is a text, or the member `question` of an object.
+/// Returns the text of an interrupt, safe to print.
 pub(crate) fn interrupt(value: &Value) -> String {
-    match value.as_str().or_else(|| value.get("question").and_then(Value::as_str)) {
-        Some(text) => escape(text).into_owned(),
-        None => compact(&value.to_json()),
-    }
+    escape(&words::interrupt(value)).into_owned()
 }
 
 /// Returns JSON on one line, safe to print.
@@ -183,11 +132,6 @@ pub(crate) fn item(item: &Json) -> String {
     if is_message(item) { message(item, VALUE_CHARS) } else { brief(item) }
 }
 
-/// Returns the thread and the id of a checkpoint as JSON.
-pub(crate) fn place(snapshot: &Snapshot) -> Json {
-    json!({ "thread": snapshot.point().thread.as_str(), "checkpoint": snapshot.id().to_string() })
-}
-
 /// Returns a document with the number of its schema first.
 pub(crate) fn with_schema(document: Json) -> Json {
     let mut whole = json!({ "schema": 1 });
@@ -210,19 +154,13 @@ pub(crate) fn add_origin(document: &mut Json, snapshot: &Snapshot) {
     document["metadata"] = metadata(snapshot);
 }
 
-/// Returns the metadata of a checkpoint.
-pub(crate) fn metadata(snapshot: &Snapshot) -> Json {
-    let text = snapshot.record().metadata.as_deref();
-    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_else(|| json!({}))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn nodes_are_counted_in_order() {
-        assert_eq!(tally(["read", "read", "list\x1b"]), "read x2, list\\u{1b}");
+        assert_eq!(tally(["read", "read", "list\x1b"]), "read ×2, list\\u{1b}");
         assert_eq!(tally([]), "");
     }
 

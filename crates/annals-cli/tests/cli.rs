@@ -180,7 +180,7 @@ fn the_demo_reports_the_contents_of_the_files() {
     for expected in [
         "thread  research:notes",
         "step 1   list       4 files",
-        "step 2   read x4",
+        "step 2   read ×4",
         "1 broken link, 1 repeated paragraph, 1 file not read",
         "| - boats.md (",
         "| - boats.md:7 -> gone.md",

@@ -3,8 +3,9 @@
 //! *Absent:* grammars. A scanner of lines takes a quote in a comment for a comment, and a text over several lines for
 //! code from its second line on.
 
+use annals_view::words::shortened;
+
 use crate::html::Html;
-use crate::words::shortened;
 
 /// What a scanner knows of a language.
 struct CodeLanguage {

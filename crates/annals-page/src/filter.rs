@@ -6,11 +6,11 @@
 use annals::base::Timestamp;
 use annals::store::{SearchQuery, StatusKind, ThreadQuery};
 use annals_runs::{status_name, status_named};
+use annals_view::words::shortened;
 
 use crate::address::encode;
 use crate::failure::Refusal;
 use crate::request::Fields;
-use crate::words::shortened;
 
 /// The names of filters. Another name before a colon is a part of a word.
 const NAMES: [&str; 10] = ["project", "label", "graph", "status", "since", "is", "thread", "role", "node", "channel"];

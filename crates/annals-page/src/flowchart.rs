@@ -4,8 +4,9 @@
 //! Invariant: no line crosses a node. A line to the next rank runs in the gap between the two; one that skips ranks
 //! goes around at the right, one that leads back at the left. Nodes with the same neighbours are one box.
 
+use annals_view::words::shortened;
+
 use crate::html::Html;
-use crate::words::shortened;
 
 /// The sizes in pixels: a box, the gaps between boxes, a character of a name, and the distance of lines that run beside
 /// each other.

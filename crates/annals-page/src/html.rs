@@ -5,8 +5,7 @@
 use std::fmt::Write as _;
 
 use annals::base::Timestamp;
-
-use crate::words::age;
+use annals_view::words::age;
 
 /// A part of an HTML document.
 #[derive(Clone, Debug, Default)]

@@ -63,7 +63,6 @@
 
 mod address;
 mod body;
-mod changed;
 mod code;
 mod connection;
 mod edits;
@@ -88,7 +87,6 @@ mod server;
 mod site;
 mod socket;
 mod values;
-mod words;
 
 pub use failure::PageError;
 pub use live::LiveEvents;

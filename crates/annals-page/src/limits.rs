@@ -92,8 +92,8 @@ pub(crate) const FOLDED_CHARS_MAX: usize = 4_000;
 /// Characters of one line of a turn, and of the end of a tool's line.
 pub(crate) const TURN_CHARS_MAX: usize = 90;
 pub(crate) const OUTCOME_CHARS_MAX: usize = 28;
-/// Characters of a value on one line.
-pub(crate) const BRIEF_CHARS_MAX: usize = 100;
+/// Characters of the text of an interrupt or of a status.
+pub(crate) const STATUS_CHARS_MAX: usize = 400;
 /// Values of an evolution.
 pub(crate) const VERSIONS_MAX: usize = 20;
 /// Members, items or lines of the difference of one channel.

@@ -9,7 +9,7 @@ const BASE: f64 = 150.0;
 const HEIGHT: f64 = 138.0;
 /// Labels below a plot over time, and the width of its widest bar in percent.
 const LABELS: usize = 5;
-const BAR: f64 = 6.0;
+const BAR_WIDTH: f64 = 6.0;
 
 /// A bar of a plot: its name, its length, and the texts beside it.
 pub(crate) struct Bar {
@@ -79,7 +79,7 @@ impl TimePlot<'_> {
             if let (true, [half, most, ..]) = (self.is_span, &parts[..]) {
                 self.span(html, (at as f64 + 0.5) * width, y(*half), y(*most));
             } else {
-                let bar = (0.6 * width).min(BAR);
+                let bar = (0.6 * width).min(BAR_WIDTH);
                 self.stack(html, (at as f64 + 0.5) * width - bar / 2.0, bar, parts, highest);
             }
             html.close("g");
@@ -125,7 +125,8 @@ impl TimePlot<'_> {
         let len = self.periods.len();
         let every = len.div_ceil(LABELS).max(1);
         for at in (0..len).rev().step_by(every) {
-            let is_last = at + 1 == len && len > 1;
+            // A wide period has its name below its middle.
+            let is_last = at + 1 == len && len > LABELS;
             let x = if is_last { "100%".to_owned() } else { format!("{:.2}%", (at as f64 + 0.5) * width) };
             let class = if is_last { "end-text" } else { "mid-text" };
             html.element("text", &[("class", class), ("x", &x), ("y", "168")], &self.periods[at].0);

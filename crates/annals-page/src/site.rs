@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use annals::base::Timestamp;
 use annals::history::ThreadInfo;
 use annals::store::{Store, ThreadQuery};
+use annals_view::words::{date, day, shortened};
 use sha2::{Digest, Sha256};
 
 use crate::failure::PageError;
@@ -19,7 +20,6 @@ use crate::html::Html;
 use crate::limits::{INDEX_BYTES_MAX, INDEX_ROWS_MAX, MARK_BYTES_MAX};
 use crate::page::STYLE;
 use crate::screens::{DocumentFrame, RowLink, ThreadEntry, columns, document_head, write_framed};
-use crate::words::{date, day, shortened};
 
 /// The folder of the documents within that of the site.
 const DOCUMENTS: &str = "t";

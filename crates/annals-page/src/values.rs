@@ -1,11 +1,12 @@
 //! Values as HTML: a tree with types and sizes, and texts of which a part is shown.
 
 use annals::base::Value;
+use annals_runs::ThreadStatus;
+use annals_view::words::{self, brief, shortened, size};
 
 use crate::address::encode;
 use crate::html::Html;
-use crate::limits::{TEXT_CHARS_MAX, TREE_NODES_MAX};
-use crate::words::{brief, shortened, size};
+use crate::limits::{STATUS_CHARS_MAX, TEXT_CHARS_MAX, TREE_NODES_MAX};
 
 /// Nesting of a tree that is shown; deeper values are a link.
 const DEPTH: usize = 12;
@@ -110,6 +111,16 @@ pub(crate) fn text(html: &mut Html, text: &str, address: &str) {
             html.link(&format!("{address}?raw=1"), "all of it");
         });
     }
+}
+
+/// Returns the text of an interrupt, shortened.
+pub(crate) fn interrupt(value: &Value) -> String {
+    shortened(&words::interrupt(value), STATUS_CHARS_MAX)
+}
+
+/// Returns a status with its cause, shortened.
+pub(crate) fn status_text(status: &ThreadStatus, next: &str) -> String {
+    shortened(&words::status_text(status, next), STATUS_CHARS_MAX)
 }
 
 /// Returns the type of a value with its size.

@@ -129,7 +129,7 @@ impl Demo<'_> {
         let is_first = |at: &&Snapshot| at.record().branch == first;
         let mut ran = Vec::new();
         for at in all.iter().rev().filter(is_first) {
-            ran.extend(crate::words::ran(at, at.parent()?.as_ref()));
+            ran.extend(crate::words::ran(at, at.parent()?.as_ref()).into_iter().map(str::to_owned));
         }
         let before_draft =
             all.iter().filter(is_first).find(|at| at.source() == Source::Loop && at.next().eq(["draft"]));

@@ -43,7 +43,7 @@ impl Tally {
         }
     }
 
-    /// Returns `list, read x12` of one kind, in the order of the workflow; the text `nothing` if the kind is empty.
+    /// Returns `list, read ×12` of one kind, in the order of the workflow; the text `nothing` if the kind is empty.
     pub(crate) fn words(&self, remembered: bool) -> String {
         let known = ["list", "read", "analyse", "draft", "approve", "finish"];
         let place = |node: &str| known.iter().position(|known| *known == node).unwrap_or(known.len());

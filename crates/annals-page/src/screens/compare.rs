@@ -2,6 +2,8 @@
 
 use annals::base::Value;
 use annals::history::{ChannelDiff, Diff, EntryDiff, ItemDiff, Patch, Snapshot, diff};
+use annals_view::words::{ago, brief, count, shortened};
+use annals_view::{difference_document, members};
 use serde_json::{Value as Json, json};
 use similar::ChangeTag;
 
@@ -16,7 +18,6 @@ use crate::html::Html;
 use crate::layout::View;
 use crate::limits::DIFF_ROWS_MAX;
 use crate::values::kind;
-use crate::words::{ago, brief, count, place, shortened};
 
 /// Lines around a changed one that are shown.
 const AROUND: usize = 2;
@@ -65,7 +66,7 @@ pub(super) fn show(screen: &Screen<'_>, text: &str) -> Result<Shown, Refusal> {
         return Ok(Shown::Json(patches(&found)));
     }
     if screen.json {
-        return Ok(Shown::Json(document(before.as_ref(), &after, &found)));
+        return Ok(Shown::Json(difference_document(before.as_ref(), &after, &found)));
     }
     let mut html = Html::new();
     let (thread, is_same) =
@@ -218,10 +219,10 @@ fn item_row(html: &mut Html, item: &ItemDiff) {
 
 /// Adds a value that changed: members by path, texts by line or by word.
 fn changed(html: &mut Html, path: &str, before: &Value, after: &Value) {
-    let mut members = Vec::new();
-    compare(path.to_owned(), before, after, &mut members);
-    for (path, before, after) in members.iter().take(DIFF_ROWS_MAX) {
-        match (before, after) {
+    let members = members(before, after);
+    for member in members.iter().take(DIFF_ROWS_MAX) {
+        let path = &format!("{path}{}", member.path);
+        match (member.before, member.after) {
             (Some(Value::Str(before)), Some(Value::Str(after))) => text_row(html, path, before, after),
             (before, after) => {
                 let [before, after] = [before, after].map(|value| value.map(brief));
@@ -230,35 +231,6 @@ fn changed(html: &mut Html, path: &str, before: &Value, after: &Value) {
         }
     }
     more(html, members.len());
-}
-
-/// A member that differs: its path, and its value before and after.
-type ChangedMember<'v> = (String, Option<&'v Value>, Option<&'v Value>);
-
-fn compare<'v>(path: String, before: &'v Value, after: &'v Value, found: &mut Vec<ChangedMember<'v>>) {
-    match (before, after) {
-        (before, after) if before == after => {}
-        (Value::Map(old), Value::Map(new)) => {
-            for (name, value) in old.iter() {
-                match new.get(name) {
-                    Some(other) => compare(format!("{path}/{name}"), value, other, found),
-                    None => found.push((format!("{path}/{name}"), Some(value), None)),
-                }
-            }
-            for (name, value) in new.iter().filter(|(name, _)| old.get(*name).is_none()) {
-                found.push((format!("{path}/{name}"), None, Some(value)));
-            }
-        }
-        (Value::List(old), Value::List(new)) => {
-            for at in 0..old.len().max(new.len()) {
-                match (old.get(at), new.get(at)) {
-                    (Some(value), Some(other)) => compare(format!("{path}/{at}"), value, other, found),
-                    (value, other) => found.push((format!("{path}/{at}"), value, other)),
-                }
-            }
-        }
-        _ => found.push((path, Some(before), Some(after))),
-    }
 }
 
 /// Adds two texts: by line if they have several, else by word.
@@ -324,71 +296,6 @@ fn patches(found: &Diff) -> Json {
     };
     let channels: serde_json::Map<String, Json> = found.channels.iter().map(patch).collect();
     json!({ "schema": 1, "channels": channels })
-}
-
-/// Returns the document of a difference, as `annals diff --json` has it.
-fn document(before: Option<&Snapshot>, after: &Snapshot, found: &Diff) -> Json {
-    json!({
-        "schema": 1,
-        "before": before.map(place),
-        "after": place(after),
-        "unchanged": found.unchanged,
-        "channels": found.channels.iter().map(channel_document).collect::<Vec<_>>(),
-    })
-}
-
-fn channel_document(channel: &ChannelDiff) -> Json {
-    let name = &**channel.channel();
-    match channel {
-        ChannelDiff::Added { value, .. } => json!({ "channel": name, "kind": "added", "value": value.to_json() }),
-        ChannelDiff::Removed { value, .. } => json!({ "channel": name, "kind": "removed", "value": value.to_json() }),
-        ChannelDiff::Changed { before, after, .. } => {
-            let mut members = Vec::new();
-            compare(String::new(), before, after, &mut members);
-            let members: Vec<Json> =
-                members.iter().map(|(path, before, after)| sides(json!({ "path": path }), *before, *after)).collect();
-            let (before, after) = (before.to_json(), after.to_json());
-            json!({ "channel": name, "kind": "changed", "before": before, "after": after, "members": members })
-        }
-        ChannelDiff::Items { items, .. } => {
-            let mut document = json!({
-                "channel": name, "kind": "items", "added": [], "removed": [], "changed": [], "moved": [],
-            });
-            for item in items {
-                let (kind, item) = match item {
-                    ItemDiff::Added { value, .. } => ("added", value.to_json()),
-                    ItemDiff::Removed { value, .. } => ("removed", value.to_json()),
-                    ItemDiff::Edited { before, after, .. } => ("changed", sides(json!({}), Some(before), Some(after))),
-                    ItemDiff::Moved { from, to, after, .. } => {
-                        ("moved", json!({ "from": from, "to": to, "item": after.to_json() }))
-                    }
-                    _ => continue,
-                };
-                if let Some(list) = document[kind].as_array_mut() {
-                    list.push(item);
-                }
-            }
-            document
-        }
-        ChannelDiff::Entries { entries, .. } => {
-            let entry =
-                |entry: &EntryDiff| sides(json!({ "key": entry.key }), entry.before.as_ref(), entry.after.as_ref());
-            json!({ "channel": name, "kind": "entries", "entries": entries.iter().map(entry).collect::<Vec<_>>() })
-        }
-        ChannelDiff::Appended { text, .. } => json!({ "channel": name, "kind": "appended", "text": text }),
-        _ => json!({ "channel": name, "kind": "other" }),
-    }
-}
-
-/// Adds the values of both sides to an object; an absent one is left out.
-fn sides(mut document: Json, before: Option<&Value>, after: Option<&Value>) -> Json {
-    debug_assert!(document.is_object(), "the sides are members");
-    for (side, value) in [("before", before), ("after", after)] {
-        if let Some(value) = value {
-            document[side] = value.to_json();
-        }
-    }
-    document
 }
 
 /// Adds the difference of two points to another screen.

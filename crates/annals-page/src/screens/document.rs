@@ -7,19 +7,19 @@ use std::sync::Arc;
 use annals::history::{Damaged, Snapshot};
 use annals::store::record::ChannelValue;
 use annals::store::{ItemRange, StoreError};
+use annals_view::words::{count, shortened, stored_parent};
+use annals_view::{ListedCheckpoint, is_state};
 use data_encoding::BASE64;
 use sha2::{Digest, Sha256};
 
 use super::message::TalkRows;
 use super::talk::{message_channel, rows};
 use super::tree::BranchTree;
-use crate::changed::{changed, is_state, text};
 use crate::failure::PageError;
 use crate::html::Html;
-use crate::limits::{DOCUMENT_STEPS_MAX, FORKS_MAX, MESSAGES_MAX};
+use crate::limits::{CHANGED_ITEMS_MAX, DOCUMENT_STEPS_MAX, FORKS_MAX, MESSAGES_MAX};
 use crate::page::STYLE;
 use crate::values::kind;
-use crate::words::{count, made, shortened, stored_parent};
 
 /// Writes the messages at a point as one HTML document that is read without a server, in the look of the pages:
 /// Markdown rendered, tools and the other channels of the state folded. Its policy allows the style inside it by its
@@ -137,10 +137,11 @@ fn steps(at: &Snapshot) -> Result<Html, StoreError> {
         }
         left -= 1;
         let parent = stored_parent(&step)?;
-        html.open("li", &[]).classed("span", "num dim", &step.step().to_string()).open("span", &[]);
-        html.open("b", &[]).isolated(&shortened(&made(&step, parent.as_ref()), 80)).close("b").text(" ");
-        html.text(&shortened(&text(&changed(&step, parent.as_ref())?), 200)).close("span");
-        html.time("num dim", None, step.created_at()).close("li");
+        let step = ListedCheckpoint::read(step, parent, String::new(), false, CHANGED_ITEMS_MAX)?;
+        html.open("li", &[]).classed("span", "num dim", &step.at.step().to_string()).open("span", &[]);
+        html.open("b", &[]).isolated(&shortened(&step.made(), 80)).close("b").text(" ");
+        html.text(&shortened(&step.changes_text(), 200)).close("span");
+        html.time("num dim", None, step.at.created_at()).close("li");
     }
     html.close("ol");
     Ok(html)

@@ -1,11 +1,12 @@
 //! Facets of a listing: links that add a filter or remove it, each with the number of rows of the page. The cost is
 //! that of the page.
 
+use annals_view::words::{grouped, shortened};
+
 use crate::filter::ThreadFilter;
 use crate::html::Html;
 use crate::icons::StatusShape;
 use crate::limits::FACETS_MAX;
-use crate::words::{grouped, shortened};
 
 /// The facets of a filter.
 pub(super) struct Facets<'f> {

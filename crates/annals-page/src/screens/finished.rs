@@ -7,6 +7,7 @@ use annals::base::Timestamp;
 use annals::history::{Snapshot, ThreadInfo};
 use annals::store::{StatusKind, ThreadQuery};
 use annals_runs::{ThreadStatus, status_name};
+use annals_view::words::{brief, grouped, shortened, span};
 use serde_json::{Value as Json, json};
 
 use super::{Screen, threads};
@@ -15,7 +16,7 @@ use crate::failure::Refusal;
 use crate::html::Html;
 use crate::icons::StatusShape;
 use crate::limits::{FINISHED_MAX, FINISHED_READ_MAX, FINISHED_STEPS_MAX};
-use crate::words::{brief, grouped, shortened, span, status_text};
+use crate::values::status_text;
 
 /// The statuses of runs that ended.
 pub(super) const ENDED: [StatusKind; 2] = [StatusKind::Done, StatusKind::Cancelled];

@@ -2,6 +2,7 @@
 
 use annals::base::Value;
 use annals::history::{ChannelDiff, Diff, Snapshot};
+use annals_view::words::{made, shortened, stored_parent, tally};
 use serde_json::{Value as Json, json};
 
 use super::heading::{heading, name, tabs};
@@ -13,7 +14,6 @@ use crate::html::Html;
 use crate::layout::View;
 use crate::limits::{GRAPH_STEPS_MAX, REPLAYED_MAX};
 use crate::request::Fields;
-use crate::words::{made, shortened, stored_parent, tally};
 
 /// The fields of the form.
 struct ForkPlan {
@@ -50,7 +50,7 @@ impl ForkPlan {
     /// Refuses a value for a channel that holds a list: a set would be another channel.
     fn verify(&self, at: &Snapshot) -> Result<(), Refusal> {
         if let Some((channel, _)) = &self.set
-            && (at.len(channel)? > 0 || !crate::changed::is_state(channel))
+            && (at.len(channel)? > 0 || !annals_view::is_state(channel))
         {
             return Err(Refusal::usage(format!(
                 "channel {channel} does not hold one value; a fork can set only such a channel"
@@ -72,7 +72,7 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
     let found = plan.diff(at)?;
     let commands = commands(screen, at, &plan);
     if screen.json {
-        let point = crate::words::place(at);
+        let point = annals_view::words::place(at);
         return Ok(Shown::Json(json!({ "schema": 1, "from": point, "thread": plan.name, "commands": commands })));
     }
     let (thread, mut html) = (screen.thread(at)?, Html::new());

@@ -7,20 +7,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use annals::base::{RunId, Value};
 use annals::history::Snapshot;
 use annals::store::{CacheKey, Source};
+use annals_view::words::{START, count, grouped, metadata, rounded, shortened, span};
 use serde_json::{Value as Json, json};
 
 use super::heading::{heading, name, tabs};
 use super::tree::BranchTree;
 use super::{Screen, Shown};
 use crate::address;
-use crate::changed::changed;
 use crate::failure::Refusal;
 use crate::flowchart::{self, ChartEdge, ChartNode};
 use crate::html::Html;
 use crate::layout::View;
-use crate::limits::{CHART_NODES_MAX, GRAPH_STEPS_MAX};
+use crate::limits::{CHANGED_ITEMS_MAX, CHART_NODES_MAX, GRAPH_STEPS_MAX};
 use crate::plot::{Bar, bars};
-use crate::words::{START, count, grouped, metadata, rounded, shortened, span};
 
 /// The end of a graph, as a transition shows it.
 const END: &str = "(end)";
@@ -79,7 +78,7 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
     html.open("p", &[("class", "path")]);
     for (at, (snapshot, nodes)) in seen.path.iter().take(PATH).collect::<Vec<_>>().into_iter().rev().enumerate() {
         html.text(if at > 0 { " → " } else { "" });
-        let names = crate::words::tally(nodes.iter().map(String::as_str));
+        let names = annals_view::words::tally(nodes.iter().map(String::as_str));
         html.link(&format!("{}/step", address::point(snapshot)), &shortened(&names, 60));
     }
     html.close("p");
@@ -90,7 +89,7 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
         &count(seen.transitions.len() as u64, "transition"),
     );
     let transitions = seen.transitions.iter();
-    let name_of = |name: &str| shortened(&crate::words::tally([name]), 40);
+    let name_of = |name: &str| shortened(&annals_view::words::tally([name]), 40);
     let transitions = transitions.map(|((from, to), n)| Bar {
         name: format!("{} → {}", name_of(from), name_of(to)),
         value: *n as f64,
@@ -137,7 +136,10 @@ impl SeenGraph {
     fn add(&mut self, child: &Snapshot, parent: &Snapshot) -> Result<(), Refusal> {
         let micros = child.created_at().as_micros().saturating_sub(parent.created_at().as_micros()).max(0);
         let ran: Vec<String> = parent.next().map(ToOwned::to_owned).collect();
-        let tokens = changed(child, None)?.iter().map(|step| step.tokens.0 + step.tokens.1).sum::<u64>();
+        let tokens = annals_view::changes(child, None, CHANGED_ITEMS_MAX)?
+            .iter()
+            .map(|step| step.tokens.0 + step.tokens.1)
+            .sum::<u64>();
         let mut names = ran.clone();
         names.sort_unstable();
         names.dedup();
@@ -177,7 +179,7 @@ impl SeenGraph {
         let number = |name: &String| names.binary_search(&name).ok();
         let own: BTreeSet<&String> = self.own.iter().flat_map(|(from, to)| [from, to]).collect();
         let node = |name: &&String| ChartNode {
-            name: crate::words::tally([name.as_str()]),
+            name: annals_view::words::tally([name.as_str()]),
             note: self
                 .nodes
                 .get(*name)
@@ -221,7 +223,7 @@ impl SeenGraph {
         for (name, node) in &self.nodes {
             html.open("tr", &[])
                 .open("td", &[])
-                .isolated(&shortened(&crate::words::tally([name.as_str()]), 40))
+                .isolated(&shortened(&annals_view::words::tally([name.as_str()]), 40))
                 .close("td");
             html.classed("td", "num", &grouped(node.tasks)).open("td", &[("class", "w")]);
             let width = format!("{:.1}%", (100.0 * node.median() as f64 / longest as f64).max(0.6));

@@ -2,6 +2,7 @@
 
 use annals::history::{Snapshot, Thread, ThreadInfo};
 use annals_runs::ThreadStatus;
+use annals_view::words::{ago, cost, count, rounded, shortened};
 
 use super::tree::BranchTree;
 use crate::address::{self, encode, point_text};
@@ -9,7 +10,6 @@ use crate::failure::Refusal;
 use crate::html::Html;
 use crate::icons::StatusShape;
 use crate::limits::{FORKS_MAX, LABELS_MAX};
-use crate::words::{ago, cost, count, rounded, shortened};
 
 /// Returns the title of a thread, or its id.
 pub(super) fn name(info: &ThreadInfo) -> String {

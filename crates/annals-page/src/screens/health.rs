@@ -3,6 +3,7 @@
 
 use annals::history::Operation;
 use annals::store::check::CheckReport;
+use annals_view::words::{count, grouped, shortened, size};
 use serde_json::{Value as Json, json};
 
 use super::{Screen, Shown};
@@ -12,7 +13,6 @@ use crate::file::FileFacts;
 use crate::html::Html;
 use crate::layout::View;
 use crate::limits::{FINDINGS_MAX, OPERATIONS_MAX};
-use crate::words::{count, grouped, shortened, size};
 
 pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     let stats = screen.store.stats()?;
@@ -41,10 +41,7 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
         })));
     }
     let mut html = Html::new();
-    html.open("div", &[("class", "head")]).element("h1", &[], "Health").open("p", &[("class", "facts")]);
-    html.element("span", &[], &format!("annals {}", env!("CARGO_PKG_VERSION")));
-    html.element("span", &[], &format!("SQLite {}", annals::rusqlite::version()));
-    html.close("p").close("div");
+    head(&mut html);
     let copied = format!("{} of {} frames copied", grouped(stats.wal_copied_frames), grouped(stats.wal_frames));
     let indexed = match &index {
         None => ("none".to_owned(), "a search reads texts".to_owned()),
@@ -84,6 +81,14 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     let view = View::new("health", html);
     // A check reads the whole file, so that screen is not read again with each checkpoint.
     Ok(if report.is_some() { view } else { view.live("") }.into())
+}
+
+/// Adds the title and the versions.
+fn head(html: &mut Html) {
+    html.open("div", &[("class", "head")]).element("h1", &[], "Health").open("p", &[("class", "facts")]);
+    html.element("span", &[], &format!("annals {}", env!("CARGO_PKG_VERSION")));
+    html.element("span", &[], &format!("SQLite {}", annals::rusqlite::version()));
+    html.close("p").close("div");
 }
 
 /// Adds the result of a check, or the way to it.

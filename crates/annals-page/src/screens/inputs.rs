@@ -6,13 +6,13 @@
 
 use annals::base::Value;
 use annals_runs::OpenInterrupt;
+use annals_view::words::{brief, shortened};
 use serde_json::{Map, Value as Json, json};
 
 use crate::failure::Refusal;
 use crate::html::Html;
 use crate::limits::{BUTTONS_MAX, INPUTS_MAX};
 use crate::request::Fields;
-use crate::words::{brief, shortened};
 
 /// The decisions about an action whose interrupt names none.
 const DECISIONS: [&str; 3] = ["approve", "edit", "reject"];

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use annals::base::{Timestamp, Value};
 use annals::history::{FoldedMessages, ListItem, PartialMessage, Snapshot};
+use annals_view::words::{brief, count, rounded, shortened, size};
 use similar::ChangeTag;
 
 use super::tree::BranchTree;
@@ -13,7 +14,6 @@ use crate::edits::changes;
 use crate::html::Html;
 use crate::limits::{FOLDED_CHARS_MAX, MESSAGE_CHARS_MAX, OUTCOME_CHARS_MAX, TURN_CHARS_MAX};
 use crate::prose;
-use crate::words::{brief, count, rounded, shortened, size};
 
 /// The writer of a message.
 #[derive(Clone)]

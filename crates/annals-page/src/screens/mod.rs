@@ -107,8 +107,8 @@ impl Screen<'_> {
 
     /// Returns a command with the effect of a link or a form.
     pub(crate) fn command(&self, arguments: &[&str]) -> String {
-        let words = arguments.iter().map(|argument| crate::words::shell(argument)).collect::<Vec<_>>().join(" ");
-        format!("annals {words} --store {}", crate::words::shell(self.page.name()))
+        let words = arguments.iter().map(|argument| annals_view::words::shell(argument)).collect::<Vec<_>>().join(" ");
+        format!("annals {words} --store {}", annals_view::words::shell(self.page.name()))
     }
 
     /// Adds what every document shows.

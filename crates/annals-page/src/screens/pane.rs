@@ -7,16 +7,16 @@ use annals::base::Value;
 use annals::history::{Blame, Damaged, Snapshot};
 use annals::store::ItemRange;
 use annals::store::record::{ChannelRecord, ChannelValue};
+use annals_view::is_state;
+use annals_view::words::{brief, count, made, shortened, size, stored_parent, tally};
 
 use super::state::line;
 use super::{Screen, resume};
 use crate::address::{self, encode, thread_text};
-use crate::changed::is_state;
 use crate::failure::Refusal;
 use crate::html::Html;
 use crate::limits::{CALLS_MAX, ITEMS_BRIEF_MAX, PANE_DEPTH_MAX, PANE_NODES_MAX};
 use crate::values::kind;
-use crate::words::{brief, count, made, shortened, size, stored_parent, tally};
 
 /// Adds the channels at a point, each with a brief value and its writer.
 pub(super) fn add_to(screen: &Screen<'_>, html: &mut Html, at: &Snapshot) -> Result<(), Refusal> {

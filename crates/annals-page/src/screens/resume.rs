@@ -6,6 +6,7 @@
 use annals::base::{Timestamp, Value};
 use annals::history::{Snapshot, Thread};
 use annals_runs::{OpenInterrupt, ThreadRuns};
+use annals_view::words::{ago, shortened, tally};
 use serde_json::Value as Json;
 
 use super::inputs::ResumeInputs;
@@ -15,7 +16,7 @@ use crate::failure::Refusal;
 use crate::html::Html;
 use crate::icons::StatusShape;
 use crate::limits::FORMS_MAX;
-use crate::words::{ago, interrupt, shortened, tally};
+use crate::values::interrupt;
 
 /// Adds a form for each open interrupt of a head.
 pub(super) fn forms(screen: &Screen<'_>, html: &mut Html, head: &Snapshot, open: &[OpenInterrupt]) {

@@ -6,6 +6,7 @@ use annals::history::{Snapshot, ThreadInfo};
 use annals::store::ThreadQuery;
 use annals::store::lease::LeaseRecord;
 use annals_runs::{OpenInterrupt, SnapshotRuns, StepInfo, StepState, ThreadStatus, status_name};
+use annals_view::words::{count, shortened, tally, until};
 use serde_json::{Value as Json, json};
 
 use super::finished::{ENDED, FinishedRun};
@@ -16,7 +17,7 @@ use crate::html::Html;
 use crate::icons::StatusShape;
 use crate::layout::View;
 use crate::limits::{RUNS_MAX, TASKS_MAX};
-use crate::words::{count, interrupt, shortened, status_text, tally, until};
+use crate::values::{interrupt, status_text};
 
 /// The statuses, each with its word and with what its threads have in common.
 const SECTIONS: [(&str, &str, &str); 5] = [

@@ -3,6 +3,8 @@
 
 use annals::store::search::{SearchCursor, SearchHit, Snippet};
 use annals::store::{Store, StoreError};
+use annals_view::hit_document;
+use annals_view::words::{count, shortened};
 use serde_json::{Value as Json, json};
 
 use super::facets::Facets;
@@ -14,7 +16,6 @@ use crate::filter::{PRESENT, ThreadFilter};
 use crate::html::Html;
 use crate::layout::View;
 use crate::limits::HITS_MAX;
-use crate::words::{count, shortened};
 
 /// The hits of a thread.
 struct FoundThread<'h> {
@@ -40,7 +41,7 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     }
     let page = screen.store.search(query)?;
     if screen.json {
-        let hits: Vec<Json> = page.hits.iter().map(document).collect();
+        let hits: Vec<Json> = page.hits.iter().map(hit_document).collect();
         let next = page.next.as_ref().map(ToString::to_string);
         return Ok(Shown::Json(json!({ "schema": 1, "next": next, "hits": hits })));
     }
@@ -196,27 +197,4 @@ fn snippet(html: &mut Html, snippet: &Snippet) {
         at = found.end;
     }
     html.value(&snippet.text[at..]).value(if snippet.more_after { "…" } else { "" });
-}
-
-/// Returns the document of a hit, as `annals search --json` has it.
-fn document(hit: &SearchHit) -> Json {
-    json!({
-        "thread": hit.point.thread.as_str(),
-        "namespace": hit.point.namespace.as_str(),
-        "checkpoint": hit.point.checkpoint.to_string(),
-        "created_at": hit.created_at.to_string(),
-        "channel": &*hit.channel,
-        "position": hit.position,
-        "key": hit.key,
-        "id": hit.id,
-        "role": hit.role,
-        "name": hit.name,
-        "node": hit.node.as_deref(),
-        "on_head": hit.on_head,
-        "carried": hit.carried.as_ref().map(|carried| carried.checkpoint.to_string()),
-        "folded": hit.folded,
-        "partial": hit.partial,
-        "snippet": hit.snippet.text,
-        "matches": hit.snippet.matches.iter().map(|found| [found.start, found.end]).collect::<Vec<_>>(),
-    })
 }

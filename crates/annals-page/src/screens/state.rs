@@ -6,6 +6,8 @@ use annals::history::{Blame, Damaged, ListItem, Snapshot};
 use annals::store::ItemRange;
 use annals::store::record::{ChannelRecord, ChannelValue};
 use annals_runs::SnapshotRuns;
+use annals_view::is_state;
+use annals_view::words::{ago, brief, count, grouped, metadata, place, status, stored_parent};
 use serde_json::{Value as Json, json};
 
 use super::evolution;
@@ -13,13 +15,11 @@ use super::heading::{heading, name, tabs};
 use super::tree::BranchTree;
 use super::{Screen, Shown};
 use crate::address::{self, encode, thread_text};
-use crate::changed::is_state;
 use crate::failure::Refusal;
 use crate::html::Html;
 use crate::layout::View;
 use crate::limits::ITEMS_MAX;
 use crate::values::{ValueTree, kind, text};
-use crate::words::{ago, brief, count, grouped, metadata, place, status, stored_parent};
 
 pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, path: &[&str]) -> Result<Shown, Refusal> {
     let Some((channel, members)) = path.split_first() else { return whole(screen, at) };
@@ -195,7 +195,7 @@ pub(super) fn line(value: &Value) -> String {
 /// Adds the writer of a value: node, step and a link to the checkpoint.
 pub(super) fn writer(html: &mut Html, at: &Snapshot, by: &Blame) {
     let text = format!("{}@{}", thread_text(by.point.thread.as_str()), by.point.checkpoint);
-    let writer = crate::words::tally([by.node.as_deref().unwrap_or(by.source.as_str())]);
+    let writer = annals_view::words::tally([by.node.as_deref().unwrap_or(by.source.as_str())]);
     html.text("written by ").text(&writer).text(" at ");
     let step = format!("/t/{}", encode(&text));
     html.element("a", &[("href", &step), ("data-blame", "")], &format!("step {}", by.step));

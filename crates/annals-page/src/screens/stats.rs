@@ -10,17 +10,19 @@ use annals::base::{CheckpointId, Timestamp};
 use annals::history::{HistoryFilter, Snapshot};
 use annals::store::Source;
 use annals::store::record::CheckpointRecord;
+use annals_view::changes_of_all;
+use annals_view::words::{cost, count, date, grouped, rounded, shortened, size, span};
 use serde_json::{Value as Json, json};
 
 use super::{Screen, Shown};
 use crate::address::encode;
-use crate::changed::changed_by;
 use crate::failure::Refusal;
 use crate::html::Html;
 use crate::layout::View;
-use crate::limits::{RANKED_MAX, STATS_CHECKPOINTS_MAX, STATS_MODELS_MAX, STATS_OF_THREAD_MAX, STATS_PERIODS_MAX};
+use crate::limits::{
+    CHANGED_ITEMS_MAX, RANKED_MAX, STATS_CHECKPOINTS_MAX, STATS_MODELS_MAX, STATS_OF_THREAD_MAX, STATS_PERIODS_MAX,
+};
 use crate::plot::{Bar, Range, TimePlot, bars, ranges};
-use crate::words::{cost, count, date, grouped, rounded, shortened, size, span};
 
 /// Checkpoints that are counted unless the address says otherwise.
 const COUNTED: u64 = 300;
@@ -209,7 +211,7 @@ fn figures(snapshots: &[Snapshot]) -> Result<(GroupedFigures, Periods), Refusal>
     let mut all: GroupedFigures = GROUPS.iter().map(|(name, _)| (*name, BTreeMap::new())).collect();
     let (mut periods, begin, period) = Periods::of(snapshots);
     // The bytes of subgraphs are counted as well; their records are in the log like others.
-    let changes = changed_by(snapshots)?;
+    let changes = changes_of_all(snapshots, CHANGED_ITEMS_MAX)?;
     for (record, changes) in snapshots.iter().map(Snapshot::record).zip(changes) {
         let parent = record.parent.and_then(|id| by_id.get(&id)).filter(|_| record.source == Source::Loop);
         let micros =
@@ -218,7 +220,7 @@ fn figures(snapshots: &[Snapshot]) -> Result<(GroupedFigures, Periods), Refusal>
             parent.map(|parent| parent.tasks.iter().map(|task| Arc::clone(&task.name)).collect()).unwrap_or_default();
         let node = nodes
             .first()
-            .map_or_else(|| format!("({})", record.source.as_str()), |name| crate::words::tally([&**name]));
+            .map_or_else(|| format!("({})", record.source.as_str()), |name| annals_view::words::tally([&**name]));
         let mut one = Figures { steps: 1, micros: micros.into_iter().collect(), ..Figures::default() };
         let calls = stated(record);
         for step in changes {

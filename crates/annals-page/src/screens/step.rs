@@ -9,20 +9,20 @@ use annals::history::Snapshot;
 use annals::store::Source;
 use annals::store::record::{TaskKind, WriteRecord, is_control};
 use annals_runs::{SnapshotRuns, SpecialWrite, StepInfo, StepState};
+use annals_view::ChangedChannel;
+use annals_view::words::{brief, count, made, metadata, place, shortened, size, span, stored_parent};
 use serde_json::{Value as Json, json};
 
 use super::heading::{heading, name, tabs};
 use super::tree::BranchTree;
 use super::{Screen, Shown, pane};
 use crate::address::{self, point_text};
-use crate::changed::{ChannelStep, changed};
 use crate::failure::Refusal;
 use crate::html::Html;
 use crate::layout::View;
-use crate::limits::{OPEN_TASKS_MAX, PANE_NODES_MAX, STEP_BYTES_MAX, STEP_TASKS_MAX, WRITES_MAX};
+use crate::limits::{CHANGED_ITEMS_MAX, OPEN_TASKS_MAX, PANE_NODES_MAX, STEP_BYTES_MAX, STEP_TASKS_MAX, WRITES_MAX};
 use crate::plot;
-use crate::values::kind;
-use crate::words::{brief, count, interrupt, made, metadata, place, shortened, size, span, stored_parent};
+use crate::values::{interrupt, kind};
 
 /// Checkpoints of a lineage that a search for a step reads.
 const SEARCHED: usize = 1_000;
@@ -36,7 +36,7 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, number: Option<&str>) -> 
         None => at.clone(),
     };
     let (at, parent) = (&found, stored_parent(&found)?);
-    let changed = changed(at, parent.as_ref())?;
+    let changed = annals_view::changes(at, parent.as_ref(), CHANGED_ITEMS_MAX)?;
     let before = match &parent {
         Some(parent) => parent.writes()?,
         None => Vec::new(),
@@ -48,7 +48,7 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, number: Option<&str>) -> 
         document["step"] = json!(at.step());
         document["source"] = json!(at.source().as_str());
         document["parent"] = parent.as_ref().map_or(Json::Null, place);
-        document["changed"] = changed.iter().map(ChannelStep::json).collect();
+        document["changed"] = changed.iter().map(ChangedChannel::document).collect();
         document["tasks"] = tasks_document(parent.as_ref(), &before)?;
         document["due"] = tasks_document(Some(at), &pending)?;
         let steps = match &parent {
@@ -92,7 +92,7 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, number: Option<&str>) -> 
 }
 
 /// Adds the channels that changed, and the metadata.
-fn changes(screen: &Screen<'_>, html: &mut Html, at: &Snapshot, changed: &[ChannelStep]) {
+fn changes(screen: &Screen<'_>, html: &mut Html, at: &Snapshot, changed: &[ChangedChannel]) {
     html.open("div", &[("class", "state")]).open("header", &[]).element("h2", &[], "Changed");
     html.time("dim small", at.store().now(), at.created_at()).close("header");
     let shown: Vec<_> = changed.iter().filter(|step| shows_internal(screen) || !is_internal(&step.channel)).collect();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use annals::base::Value;
 use annals::history::{Damaged, ListItem, PartialMessage, Snapshot};
 use annals::store::{ItemRange, StoreError};
+use annals_view::words::{count, place, shortened};
 use serde_json::{Value as Json, json};
 
 use super::heading::{heading, name, tabs};
@@ -18,7 +19,6 @@ use crate::html::Html;
 use crate::layout::View;
 use crate::limits::{MARKDOWN_BYTES_MAX, MESSAGES_MAX};
 use crate::markdown;
-use crate::words::{count, place, shortened};
 
 /// Messages of a page whose text before an edit is read.
 const EDITED: usize = 16;

@@ -1,10 +1,14 @@
 //! The screen of a thread at a point: what it waits for, the steps with the branches beside them, the state.
 
-use annals::base::{CheckpointId, NULL_TASK, Value};
-use annals::history::{PartialInfo, Snapshot, Thread, short_ids};
+use std::ops::Deref;
+
+use annals::base::{CheckpointId, NULL_TASK};
+use annals::history::{Snapshot, Thread, short_ids};
 use annals::store::Source;
 use annals::store::record::WriteRecord;
 use annals_runs::ThreadStatus;
+use annals_view::ListedCheckpoint;
+use annals_view::words::{ago, brief, shortened, stored_parent, tally};
 use serde_json::{Value as Json, json};
 
 use super::heading::{heading, name, tabs};
@@ -12,14 +16,11 @@ use super::timeline::Timeline;
 use super::tree::BranchTree;
 use super::{Screen, Shown, pane, resume};
 use crate::address::{self, encode, point_text};
-use crate::changed::{self, ChannelStep, changed};
 use crate::failure::Refusal;
 use crate::html::Html;
 use crate::layout::View;
-use crate::limits::{CALLS_MAX, RESUMED_MAX, STEPS_MAX, SUBGRAPHS_MAX};
-use crate::words::{
-    ago, brief, interrupt, metadata, partial_json, ran, shortened, status, status_text, stored_parent, tally,
-};
+use crate::limits::{BEGIN_CHARS_MAX, CALLS_MAX, CHANGED_ITEMS_MAX, RESUMED_MAX, STEPS_MAX, SUBGRAPHS_MAX};
+use crate::values::{interrupt, status_text};
 
 /// The positions of the writes that hold the resume values and the interrupts of a task.
 const RESUME: i32 = -4;
@@ -27,36 +28,36 @@ const INTERRUPT: i32 = -3;
 
 /// A checkpoint of the timeline.
 pub(super) struct StepRow {
-    pub(super) at: Snapshot,
-    pub(super) parent: Option<Snapshot>,
-    short: String,
-    pub(super) changed: Vec<ChannelStep>,
+    listed: ListedCheckpoint,
     /// The resume values that its tasks took, each with its interrupt if that is still stored.
     resumed: Vec<String>,
-    pub(super) status: Option<ThreadStatus>,
-    partial: Option<PartialInfo>,
+}
+
+impl Deref for StepRow {
+    type Target = ListedCheckpoint;
+
+    fn deref(&self) -> &ListedCheckpoint {
+        &self.listed
+    }
 }
 
 impl StepRow {
-    /// Reads the head of a branch beside the lineage.
-    pub(super) fn read_head(at: Snapshot) -> Result<Self, Refusal> {
-        let parent = stored_parent(&at)?;
-        let changed = changed(&at, parent.as_ref())?;
-        let (resumed, short) = (resumed(&at, parent.as_ref()), at.id().to_string());
-        Ok(Self { at, parent, short, changed, resumed, status: None, partial: None })
+    fn read(at: Snapshot, parent: Option<Snapshot>, short: String, is_end: bool) -> Result<Self, Refusal> {
+        let resumed = resumed(&at, parent.as_ref());
+        Ok(Self { listed: ListedCheckpoint::read(at, parent, short, is_end, CHANGED_ITEMS_MAX)?, resumed })
     }
 
-    /// Returns the time from the parent to the checkpoint in microseconds, of a superstep.
-    pub(super) fn micros(&self) -> Option<i64> {
-        let parent = self.parent.as_ref().filter(|_| self.at.source() == Source::Loop)?;
-        Some(self.at.created_at().as_micros().saturating_sub(parent.created_at().as_micros()).max(0))
+    /// Reads the head of a branch beside the lineage.
+    pub(super) fn read_head(at: Snapshot) -> Result<Self, Refusal> {
+        let (parent, short) = (stored_parent(&at)?, at.id().to_string());
+        Self::read(at, parent, short, false)
     }
 
     /// Returns the changes on one line, with the begin of the first message, and the resume values that a task took.
     pub(super) fn text(&self) -> String {
-        let words = Some(shortened(&changed::text(&self.changed), 80)).filter(|text| !text.is_empty());
-        let begin = self.changed.iter().find_map(|step| step.begin.as_deref());
-        let begin = begin.map(|begin| format!("“{begin}”"));
+        let words = Some(shortened(&self.changes_text(), 80)).filter(|text| !text.is_empty());
+        let begin = self.changed.iter().find_map(|step| step.begin.as_ref());
+        let begin = begin.map(|(_, text)| format!("“{}”", shortened(text, BEGIN_CHARS_MAX)));
         let parts = words.into_iter().chain(begin).chain(self.resumed.iter().cloned());
         parts.collect::<Vec<_>>().join(" · ")
     }
@@ -70,7 +71,7 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
     };
     let (rows, older) = rows(&from)?;
     if screen.json {
-        let checkpoints: Vec<Json> = rows.iter().map(document).collect();
+        let checkpoints: Vec<Json> = rows.iter().map(|row| row.document()).collect();
         let (id, more) = (thread.id().as_str(), older.is_some());
         let head = thread.head()?.map(|head| head.id().to_string());
         let document = json!({ "schema": 1, "thread": id, "head": head, "checkpoints": checkpoints, "more": more });
@@ -177,13 +178,7 @@ fn rows(from: &Snapshot) -> Result<(Vec<StepRow>, Option<Snapshot>), Refusal> {
     let mut rows = Vec::with_capacity(line.len());
     for (at, (snapshot, short)) in line.iter().zip(shorts).enumerate() {
         let parent = line.get(at + 1).or(older.as_ref()).cloned();
-        let changed = changed(snapshot, parent.as_ref())?;
-        let (status, partial) = match at {
-            0 => status(snapshot).map(|(status, partial)| (Some(status), partial))?,
-            _ => (None, None),
-        };
-        let resumed = resumed(snapshot, parent.as_ref());
-        rows.push(StepRow { at: snapshot.clone(), parent, short, changed, resumed, status, partial });
+        rows.push(StepRow::read(snapshot.clone(), parent, short, at == 0)?);
     }
     debug_assert!(rows.len() <= STEPS_MAX, "a page has an end");
     Ok((rows, older))
@@ -207,31 +202,4 @@ fn resumed(at: &Snapshot, parent: Option<&Snapshot>) -> Vec<String> {
         })
     };
     values.filter_map(text).take(RESUMED_MAX).collect()
-}
-
-/// Returns the document of a checkpoint, as `annals log --json` has it.
-fn document(row: &StepRow) -> Json {
-    let record = row.at.record();
-    let from = record.forked_from.as_ref();
-    let from = from.map(|from| json!({ "thread": from.thread.as_str(), "checkpoint": from.checkpoint.to_string() }));
-    let open: &[Value] = if let Some(ThreadStatus::Interrupted(values)) = &row.status { values } else { &[] };
-    json!({
-        "checkpoint": row.at.id().to_string(),
-        "short": row.short,
-        "parent": record.parent.map(|parent| parent.to_string()),
-        "forked_from": from,
-        "branch": record.branch,
-        "ordinal": record.ordinal,
-        "step": row.at.step(),
-        "source": row.at.source().as_str(),
-        "created_at": row.at.created_at().to_string(),
-        "run": record.run.map(|run| run.to_string()),
-        "metadata": metadata(&row.at),
-        "ran": ran(&row.at, row.parent.as_ref()),
-        "next": row.at.next().collect::<Vec<_>>(),
-        "changed": row.changed.iter().map(ChannelStep::json).collect::<Vec<_>>(),
-        "status": row.status.as_ref().map(ThreadStatus::as_str),
-        "partial": partial_json(row.partial.as_ref()),
-        "questions": open.iter().map(Value::to_json).collect::<Vec<_>>(),
-    })
 }

@@ -1,11 +1,14 @@
 //! The screen of all threads, the last active first: the words of each lead, its facts follow, its numbers stand in
 //! columns. The facets count the threads of the page, so that their cost is that of the page.
 
-use annals::base::{Timestamp, Value};
+use std::ops::Deref;
+
+use annals::base::Timestamp;
 use annals::history::{Snapshot, ThreadInfo};
-use annals::store::record::ThreadSize;
 use annals::store::{StatusKind, Store, StoreError, ThreadCursor, ThreadQuery};
-use annals_runs::{ThreadRuns, ThreadStatus, status_name};
+use annals_runs::{ThreadStatus, status_name};
+use annals_view::ListedThread;
+use annals_view::words::{cost, count, day, rounded, shortened, tally};
 use serde_json::{Value as Json, json};
 
 use super::facets::Facets;
@@ -17,7 +20,7 @@ use crate::html::Html;
 use crate::icons::StatusShape;
 use crate::layout::View;
 use crate::limits::{LABELS_MAX, THREADS_MAX};
-use crate::words::{cost, count, day, interrupt, partial_json, rounded, shortened, status_text, tally};
+use crate::values::{interrupt, status_text};
 
 /// The statuses that the facet always shows, each with its word.
 const STATUSES: [(StatusKind, &str); 4] = [
@@ -31,23 +34,20 @@ const STATUSES: [(StatusKind, &str); 4] = [
 const RARE_STATUSES: [(StatusKind, &str); 3] =
     [(StatusKind::GivenUp, "Stuck"), (StatusKind::Sleeping, "Asleep"), (StatusKind::Cancelled, "Cancelled")];
 
-/// A thread with what its row shows.
-pub(crate) struct ThreadEntry {
-    pub(crate) info: ThreadInfo,
-    /// The size, which is counted for the JSON alone: it costs a visit of every checkpoint.
-    size: Option<ThreadSize>,
-    /// The first words of a thread without a title.
-    first_words: Option<String>,
+/// A thread as a row.
+pub(crate) struct ThreadEntry(ListedThread);
+
+impl Deref for ThreadEntry {
+    type Target = ListedThread;
+
+    fn deref(&self) -> &ListedThread {
+        &self.0
+    }
 }
 
 impl ThreadEntry {
     pub(crate) fn read(store: &Store, info: ThreadInfo, has_size: bool) -> Result<Self, StoreError> {
-        let thread = store.thread(info.id())?;
-        let size = if has_size { Some(thread.size()?) } else { None };
-        // A damaged message does not end a listing.
-        let words = || thread.at(info.head())?.first_words();
-        let first_words = if info.title().is_none() { words().unwrap_or_default() } else { None };
-        Ok(Self { info, size, first_words })
+        ListedThread::read(store, info, has_size).map(Self)
     }
 
     fn shape(&self) -> StatusShape {
@@ -93,7 +93,7 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
         .map(|info| ThreadEntry::read(screen.store, info, screen.json))
         .collect::<Result<Vec<_>, _>>()?;
     if screen.json {
-        let threads: Vec<Json> = rows.iter().map(document).collect();
+        let threads: Vec<Json> = rows.iter().map(|row| row.document()).collect();
         return Ok(Shown::Json(json!({ "schema": 1, "threads": threads, "more": more })));
     }
     let mut html = Html::new();
@@ -211,11 +211,6 @@ pub(crate) struct RowLink<'a> {
 }
 
 impl ThreadEntry {
-    /// Returns the title or the first words.
-    pub(crate) fn words(&self) -> Option<&str> {
-        self.info.title().or(self.first_words.as_deref()).filter(|words| !words.trim().is_empty())
-    }
-
     /// Opens the row up to the end of its facts.
     pub(super) fn begin(&self, html: &mut Html, class: &str, attributes: &[(&'static str, &str)], address: &str) {
         let (info, facts) = (&self.info, self.info.facts());
@@ -276,44 +271,6 @@ pub(crate) fn columns(html: &mut Html) {
     for title in ["messages", "tokens", "cost", "active"] {
         html.classed("span", if title == "active" { "num age" } else { "num" }, title);
     }
-}
-
-/// Returns the document of a thread, as `annals threads --json` has it.
-fn document(row: &ThreadEntry) -> Json {
-    let (facts, status, counts) = (row.info.facts(), ThreadStatus::of(&row.info), row.info.counts());
-    let (error, wake_at) = match &status {
-        ThreadStatus::Failed(error) | ThreadStatus::Stuck(error) => (Some(error.clone()), None),
-        ThreadStatus::Cancelled(reason) => (reason.clone(), None),
-        ThreadStatus::Sleeping(until) => (None, Some(until.to_string())),
-        _ => (None, None),
-    };
-    let open: &[Value] = if let ThreadStatus::Interrupted(values) = &status { values } else { &[] };
-    json!({
-        "thread": row.info.id().as_str(),
-        "title": facts.title,
-        "first_words": row.first_words,
-        "project": facts.project,
-        "labels": facts.labels,
-        "archived": facts.is_archived,
-        "pinned": facts.is_pinned,
-        "paused": facts.is_paused,
-        "graph": row.info.graph(),
-        "last_activity": row.info.updated_at().to_string(),
-        "messages": counts.map(|counts| counts.messages),
-        "input_tokens": counts.map(|counts| counts.input_tokens),
-        "output_tokens": counts.map(|counts| counts.output_tokens),
-        "cost_usd": counts.map(|counts| counts.cost_usd()),
-        "checkpoints": row.size.map(|size| size.checkpoints),
-        "branches": row.size.map(|size| size.branches),
-        "head": row.info.head().to_string(),
-        "step": row.info.record().step,
-        "status": status.as_str(),
-        "error": error,
-        "wake_at": wake_at,
-        "partial": partial_json(row.info.partial()),
-        "next": row.info.record().tasks.iter().map(|task| &*task.name).collect::<Vec<_>>(),
-        "questions": open.iter().map(Value::to_json).collect::<Vec<_>>(),
-    })
 }
 
 /// Returns the head of a listed thread.

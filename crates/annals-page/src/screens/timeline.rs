@@ -7,6 +7,7 @@ use annals::base::Timestamp;
 use annals::history::Snapshot;
 use annals::store::Source;
 use annals_runs::{SnapshotRuns, ThreadStatus};
+use annals_view::words::{START, count, made, ran, rounded, shortened, span};
 
 use super::step::{self, StepSpan};
 use super::thread::StepRow;
@@ -16,7 +17,7 @@ use crate::failure::Refusal;
 use crate::html::Html;
 use crate::limits::{BUNDLE_FOLDED_MAX, BUNDLE_READ_MAX, BUNDLE_TASKS_MAX, BUNDLES_MAX, LANES_MAX};
 use crate::plot;
-use crate::words::{START, count, interrupt, made, ran, rounded, shortened, span};
+use crate::values::{interrupt, status_text};
 
 /// The middle of the first lane, and the width of a lane, in pixels.
 const FIRST: usize = 12;
@@ -91,7 +92,7 @@ impl<'t> Timeline<'t> {
             line.map_or(0, |line| line.record.last.ordinal.saturating_sub(own.ordinal))
         });
         let heads = others.iter().map(|other| &other.head);
-        let longest = rows.iter().chain(heads).filter_map(StepRow::micros).max().unwrap_or(0).max(1);
+        let longest = rows.iter().chain(heads).filter_map(|row| row.micros()).max().unwrap_or(0).max(1);
         Ok(Self { rows, others, tree, shown, has_older, newer, longest })
     }
 
@@ -197,14 +198,14 @@ impl<'t> Timeline<'t> {
 
     /// Adds what the newest step waits for, or why it failed.
     fn status(&self, html: &mut Html, status: &ThreadStatus, row: &StepRow) {
-        let due = crate::words::tally(row.at.next());
+        let due = annals_view::words::tally(row.at.next());
         let (class, text) = match status {
             ThreadStatus::Interrupted(values) => {
                 ("waits", format!("asks: {}", values.iter().map(interrupt).collect::<Vec<_>>().join(" / ")))
             }
-            ThreadStatus::Failed(_) | ThreadStatus::Stuck(_) => ("failed", crate::words::status_text(status, &due)),
-            ThreadStatus::Running => ("runs", crate::words::status_text(status, &due)),
-            status => ("mid", crate::words::status_text(status, &due)),
+            ThreadStatus::Failed(_) | ThreadStatus::Stuck(_) => ("failed", status_text(status, &due)),
+            ThreadStatus::Running => ("runs", status_text(status, &due)),
+            status => ("mid", status_text(status, &due)),
         };
         html.classed("span", class, &shortened(&text, 160)).text(" ");
     }

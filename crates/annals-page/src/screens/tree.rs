@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use annals::history::{Snapshot, Thread};
 use annals::store::StoreError;
 use annals::store::operation::BranchRecord;
+use annals_view::words::{ago, count, shortened};
 
 use crate::address::{encode, thread_text};
 use crate::html::Html;
 use crate::limits::BRANCHES_MAX;
-use crate::words::{ago, count, shortened};
 
 /// Levels of indentation.
 const DEPTH: usize = 8;

@@ -1,4 +1,6 @@
 //! The channels that a checkpoint changed, found in the log without decoding any value.
+//!
+//! Invariant: the cost is that of the changes, whatever the length of the lists.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,49 +13,72 @@ use annals::store::record::{ChannelValue, is_control};
 use annals::store::{ItemRange, Source, StoreError};
 use serde_json::{Value as Json, json};
 
-use crate::limits::{BEGIN_CHARS_MAX, CHANGED_ITEMS_MAX};
+use crate::limits::BEGIN_CHARS_MAX;
 use crate::words::{count, shortened};
 
 /// The changes of one channel by one checkpoint.
 #[derive(Clone, Debug)]
-pub(crate) struct ChannelStep {
-    pub(crate) channel: Arc<str>,
+#[non_exhaustive]
+pub struct ChangedChannel {
+    /// The channel.
+    pub channel: Arc<str>,
     /// The numbers of new and of edited items of a list; `None` for a channel with one value.
-    items: Option<(u64, u64)>,
-    is_messages: bool,
+    pub items: Option<(u64, u64)>,
+    /// True if an item is a message.
+    pub is_messages: bool,
     /// Bytes of the encoded values and items.
-    pub(crate) bytes: u64,
-    /// The begin of the text of the first new message.
-    pub(crate) begin: Option<String>,
+    pub bytes: u64,
+    /// The role and the first characters of the first new message with a text.
+    pub begin: Option<(String, String)>,
     /// Tokens read and written, as the messages among the items state them.
-    pub(crate) tokens: (u64, u64),
+    pub tokens: (u64, u64),
 }
 
-/// Returns whether a channel belongs to the state.
-pub(crate) fn is_state(channel: &str) -> bool {
+/// Returns whether a channel belongs to the state: those that trigger nodes do not.
+pub fn is_state(channel: &str) -> bool {
     !is_control(channel)
 }
 
 /// The changes of a checkpoint before the items of its lists are read.
 #[derive(Default)]
 struct Versions {
-    steps: Vec<ChannelStep>,
+    steps: Vec<ChangedChannel>,
     /// The lists among the steps, each with the positions of its items.
     lists: Vec<(usize, Range<u64>)>,
 }
 
-/// Returns the channels that a checkpoint changed, messages first. The cost is that of the changes.
-pub(crate) fn changed(at: &Snapshot, parent: Option<&Snapshot>) -> Result<Vec<ChannelStep>, StoreError> {
+/// Returns the channels that a checkpoint changed, messages first. At most `items_max` stored positions of a list are
+/// read.
+///
+/// # Errors
+/// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
+///
+/// # Example
+/// ```
+/// use annals::prelude::*;
+///
+/// # fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+/// let thread = Store::memory().thread("trip")?;
+/// thread.append("messages", [Message::human("A hotel in Bern?")])?;
+/// let changed = annals_view::changes(&thread.at("@")?, None, 1_000)?;
+/// assert_eq!((changed[0].text(), changed[0].items), ("+1 message".to_owned(), Some((1, 0))));
+/// # Ok(())
+/// # }
+/// ```
+pub fn changes(at: &Snapshot, parent: Option<&Snapshot>, items_max: u64) -> Result<Vec<ChangedChannel>, StoreError> {
     if at.source() == Source::Fork {
         return Ok(Vec::new());
     }
     let versions = versions(at, at.record().ordinal)?.remove(&at.record().ordinal);
-    versions.unwrap_or_default().read(at, parent)
+    versions.unwrap_or_default().read(at, parent, items_max)
 }
 
-/// Returns the channels that each of some checkpoints changed, as [`changed`] does without the parents. The versions of
+/// Returns the channels that each of some checkpoints changed, as [`changes`] does without the parents. The versions of
 /// a branch are read together.
-pub(crate) fn changed_by(snapshots: &[Snapshot]) -> Result<Vec<Vec<ChannelStep>>, StoreError> {
+///
+/// # Errors
+/// As [`changes`].
+pub fn changes_of_all(snapshots: &[Snapshot], items_max: u64) -> Result<Vec<Vec<ChangedChannel>>, StoreError> {
     let branch = |at: &Snapshot| (at.point().thread.clone(), at.point().namespace.clone(), at.record().branch);
     // The newest checkpoint of each branch, and the least ordinal.
     let mut ends: HashMap<(ThreadId, Namespace, u64), (&Snapshot, u64)> = HashMap::new();
@@ -71,7 +96,7 @@ pub(crate) fn changed_by(snapshots: &[Snapshot]) -> Result<Vec<Vec<ChannelStep>>
     for at in snapshots {
         let versions = found.get_mut(&branch(at)).and_then(|branch| branch.remove(&at.record().ordinal));
         let versions = versions.filter(|_| at.source() != Source::Fork);
-        all.push(versions.unwrap_or_default().read(at, None)?);
+        all.push(versions.unwrap_or_default().read(at, None, items_max)?);
     }
     Ok(all)
 }
@@ -88,7 +113,7 @@ fn versions(at: &Snapshot, down_to: u64) -> Result<HashMap<u64, Versions>, Store
         let channel = Arc::clone(&record.channel);
         let Versions { steps, lists } = all.entry(record.ordinal).or_default();
         lists.extend(version.positions.clone().map(|positions| (steps.len(), positions)));
-        steps.push(ChannelStep { channel, items: None, is_messages: false, bytes, begin: None, tokens: (0, 0) });
+        steps.push(ChangedChannel { channel, items: None, is_messages: false, bytes, begin: None, tokens: (0, 0) });
         Ok(true)
     })?;
     debug_assert!(all.keys().all(|ordinal| (down_to..=at.record().ordinal).contains(ordinal)));
@@ -97,10 +122,10 @@ fn versions(at: &Snapshot, down_to: u64) -> Result<HashMap<u64, Versions>, Store
 
 impl Versions {
     /// Reads the items of the lists that a checkpoint changed.
-    fn read(self, at: &Snapshot, parent: Option<&Snapshot>) -> Result<Vec<ChannelStep>, StoreError> {
+    fn read(self, at: &Snapshot, parent: Option<&Snapshot>, items_max: u64) -> Result<Vec<ChangedChannel>, StoreError> {
         let Self { mut steps, lists } = self;
         for (index, positions) in lists {
-            let step: &mut ChannelStep = &mut steps[index];
+            let step: &mut ChangedChannel = &mut steps[index];
             let mut end = None;
             if let Some(parent) = parent {
                 parent.visit_items(&step.channel, ItemRange::Tail(1), |row| {
@@ -110,7 +135,7 @@ impl Versions {
             }
             // The positions of a map are spread, those of a list follow each other.
             let is_list = positions.start < MAP_POSITION_MIN;
-            let last = if is_list { positions.start.saturating_add(CHANGED_ITEMS_MAX) } else { u64::MAX };
+            let last = if is_list { positions.start.saturating_add(items_max) } else { u64::MAX };
             let range = ItemRange::Positions(positions.start, positions.end.min(last));
             let (mut added, mut edited) = (0, 0);
             let channel = Arc::clone(&step.channel);
@@ -124,8 +149,9 @@ impl Versions {
                 if let Some(index) = row.payload.index {
                     step.is_messages |= index.kind.is_some();
                     step.bytes += index.text.map_or(0, |text| text.len() as u64);
-                    if is_new && step.begin.is_none() && index.kind.is_some() {
-                        step.begin = index.text.map(|text| shortened(text, BEGIN_CHARS_MAX));
+                    let said = index.kind.zip(index.text.filter(|text| is_new && !text.trim().is_empty()));
+                    if let (None, Some((role, text))) = (&step.begin, said) {
+                        step.begin = Some((role.to_owned(), shortened(text.trim_start(), BEGIN_CHARS_MAX)));
                     }
                     step.tokens.0 += u64::from(index.input_tokens.unwrap_or(0));
                     step.tokens.1 += u64::from(index.output_tokens.unwrap_or(0));
@@ -140,9 +166,9 @@ impl Versions {
     }
 }
 
-impl ChannelStep {
+impl ChangedChannel {
     /// Returns a short text: `+1 message`, `notes +12`, `plan`.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let Some((added, edited)) = self.items else { return self.channel.to_string() };
         let mut words = Vec::new();
         if self.is_messages {
@@ -155,15 +181,11 @@ impl ChannelStep {
         if words.is_empty() { format!("{} -", self.channel) } else { words.join(" ") }
     }
 
-    pub(crate) fn json(&self) -> Json {
+    /// Returns the document of the changes: `{"channel", "added"?, "edited"?}`.
+    pub fn document(&self) -> Json {
         match self.items {
             None => json!({ "channel": &*self.channel }),
             Some((added, edited)) => json!({ "channel": &*self.channel, "added": added, "edited": edited }),
         }
     }
-}
-
-/// Returns all changes as a short text.
-pub(crate) fn text(all: &[ChannelStep]) -> String {
-    all.iter().map(ChannelStep::text).collect::<Vec<_>>().join(", ")
 }

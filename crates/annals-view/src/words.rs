@@ -1,4 +1,4 @@
-//! Texts for the facts of a history: ages, sizes, numbers, statuses, values on one line.
+//! Texts for the facts of a history: ages, sizes, numbers, statuses, nodes, values on one line.
 
 use annals::base::{Timestamp, Value};
 use annals::history::{PartialInfo, Snapshot, ThreadInfo};
@@ -9,18 +9,21 @@ use serde_json::{Value as Json, json};
 use crate::limits::BRIEF_CHARS_MAX;
 
 /// The node that stands for the start of a graph.
-pub(crate) const START: &str = "__start__";
+pub const START: &str = "__start__";
 
 /// Returns the parent of a checkpoint; `None` also for one that was pruned.
-pub(crate) fn stored_parent(at: &Snapshot) -> Result<Option<Snapshot>, StoreError> {
+///
+/// # Errors
+/// [`StoreError::Read`], [`StoreError::Corrupt`].
+pub fn stored_parent(at: &Snapshot) -> Result<Option<Snapshot>, StoreError> {
     match at.parent() {
         Err(StoreError::CheckpointPruned { .. }) => Ok(None),
         parent => parent,
     }
 }
 
-/// Returns the age of a timestamp.
-pub(crate) fn ago(now: Timestamp, then: Timestamp) -> String {
+/// Returns the age of a timestamp: `2 min ago`; older than 60 days the date.
+pub fn ago(now: Timestamp, then: Timestamp) -> String {
     let seconds = now.as_micros().saturating_sub(then.as_micros()) / 1_000_000;
     match seconds {
         ..-60 => then.to_string().chars().take(10).collect(),
@@ -34,7 +37,7 @@ pub(crate) fn ago(now: Timestamp, then: Timestamp) -> String {
 }
 
 /// Returns the age of a timestamp for a column: older than a day the weekday and the hour, older than a week the date.
-pub(crate) fn age(now: Timestamp, then: Timestamp) -> String {
+pub fn age(now: Timestamp, then: Timestamp) -> String {
     const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     let date = || then.to_string().chars().take(10).collect();
     let seconds = now.as_micros().saturating_sub(then.as_micros()) / 1_000_000;
@@ -54,7 +57,7 @@ pub(crate) fn age(now: Timestamp, then: Timestamp) -> String {
 }
 
 /// Returns the date of a timestamp without the year: `28 Nov`.
-pub(crate) fn date(at: Timestamp) -> String {
+pub fn date(at: Timestamp) -> String {
     const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let whole = at.to_string();
     let mut parts = whole.get(..10).unwrap_or_default().rsplitn(3, '-').map(str::parse::<usize>);
@@ -65,18 +68,18 @@ pub(crate) fn date(at: Timestamp) -> String {
 }
 
 /// Returns the number of the day of a timestamp since the epoch, in UTC.
-pub(crate) fn day(at: Timestamp) -> i64 {
+pub fn day(at: Timestamp) -> i64 {
     at.as_micros().div_euclid(86_400_000_000)
 }
 
 /// Returns the time that is left to a timestamp.
-pub(crate) fn until(now: Timestamp, then: Timestamp) -> String {
+pub fn until(now: Timestamp, then: Timestamp) -> String {
     let micros = then.as_micros().saturating_sub(now.as_micros());
     if micros <= 0 { "now".into() } else { format!("in {}", span(micros)) }
 }
 
 /// Returns a duration with its unit.
-pub(crate) fn span(micros: i64) -> String {
+pub fn span(micros: i64) -> String {
     match micros {
         ..0 => "0 ms".into(),
         0..10_000 => format!("{:.1} ms", micros as f64 / 1e3),
@@ -89,7 +92,7 @@ pub(crate) fn span(micros: i64) -> String {
 }
 
 /// Returns a size with its unit.
-pub(crate) fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     match bytes {
         0..1_024 => format!("{bytes} B"),
         1_024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1_024.0),
@@ -99,7 +102,7 @@ pub(crate) fn size(bytes: u64) -> String {
 }
 
 /// Returns a number with its thousands set apart.
-pub(crate) fn grouped(n: u64) -> String {
+pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -112,7 +115,7 @@ pub(crate) fn grouped(n: u64) -> String {
 }
 
 /// Returns a large number in thousands, with three digits.
-pub(crate) fn rounded(n: u64) -> String {
+pub fn rounded(n: u64) -> String {
     match n {
         0..1_000 => n.to_string(),
         1_000..100_000 => format!("{:.1}k", n as f64 / 1e3),
@@ -123,17 +126,17 @@ pub(crate) fn rounded(n: u64) -> String {
 }
 
 /// Returns a cost in US dollars.
-pub(crate) fn cost(usd: f64) -> String {
+pub fn cost(usd: f64) -> String {
     if usd > 0.0 && usd < 0.1 { format!("${usd:.4}") } else { format!("${usd:.2}") }
 }
 
 /// Returns a number with its noun.
-pub(crate) fn count(n: u64, noun: &str) -> String {
+pub fn count(n: u64, noun: &str) -> String {
     format!("{} {noun}{}", grouped(n), if n == 1 { "" } else { "s" })
 }
 
 /// Shortens a text to a number of characters.
-pub(crate) fn shortened(text: &str, chars: usize) -> String {
+pub fn shortened(text: &str, chars: usize) -> String {
     match text.char_indices().nth(chars) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
@@ -141,7 +144,7 @@ pub(crate) fn shortened(text: &str, chars: usize) -> String {
 }
 
 /// Returns a value on one line, shortened. A text is shown without quotes.
-pub(crate) fn brief(value: &Value) -> String {
+pub fn brief(value: &Value) -> String {
     match value {
         Value::Str(text) => shortened(&text.chars().take(BRIEF_CHARS_MAX + 1).collect::<String>(), BRIEF_CHARS_MAX),
         Value::Bytes(bytes) => format!("{} of bytes", size(bytes.len() as u64)),
@@ -150,21 +153,21 @@ pub(crate) fn brief(value: &Value) -> String {
 }
 
 /// Returns the text of an interrupt: its value if that is a text, the member `question` of an object, or the tools for
-/// which an agent asks leave.
-pub(crate) fn interrupt(value: &Value) -> String {
+/// which an agent asks leave; of another value its JSON.
+pub fn interrupt(value: &Value) -> String {
     let actions = value.get("action_requests").and_then(Value::as_list).unwrap_or_default();
     let tools = tally(actions.iter().filter_map(|action| action.get("name")?.as_str()));
     if !tools.is_empty() {
-        return shortened(&format!("leave for {tools}?"), 4 * BRIEF_CHARS_MAX);
+        return format!("leave for {tools}?");
     }
     match value.as_str().or_else(|| value.get("question").and_then(Value::as_str)) {
-        Some(text) => shortened(text, 4 * BRIEF_CHARS_MAX),
-        None => brief(value),
+        Some(text) => text.to_owned(),
+        None => value.to_json().to_string(),
     }
 }
 
 /// Returns node names with their number of occurrences: `list, read ×12`.
-pub(crate) fn tally<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+pub fn tally<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for name in names {
         match counts.iter_mut().find(|(seen, _)| *seen == name) {
@@ -178,13 +181,13 @@ pub(crate) fn tally<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 }
 
 /// Returns the nodes that ran to make a checkpoint out of its parent, one name for each task.
-pub(crate) fn ran<'a>(at: &Snapshot, parent: Option<&'a Snapshot>) -> Vec<&'a str> {
+pub fn ran<'a>(at: &Snapshot, parent: Option<&'a Snapshot>) -> Vec<&'a str> {
     let parent = parent.filter(|_| at.source() == Source::Loop);
     parent.map(|parent| parent.next().collect()).unwrap_or_default()
 }
 
 /// Returns the cause of a checkpoint: its nodes, or its source.
-pub(crate) fn made(at: &Snapshot, parent: Option<&Snapshot>) -> String {
+pub fn made(at: &Snapshot, parent: Option<&Snapshot>) -> String {
     match at.source() {
         Source::Loop => tally(ran(at, parent)),
         Source::Input => "(input)".into(),
@@ -194,7 +197,10 @@ pub(crate) fn made(at: &Snapshot, parent: Option<&Snapshot>) -> String {
 }
 
 /// Derives the status from a checkpoint, as a listing of threads does from the head, and the mark of half an answer.
-pub(crate) fn status(at: &Snapshot) -> Result<(ThreadStatus, Option<PartialInfo>), StoreError> {
+///
+/// # Errors
+/// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
+pub fn status(at: &Snapshot) -> Result<(ThreadStatus, Option<PartialInfo>), StoreError> {
     let head = at.record().clone();
     let writes = at.writes()?;
     let (seq, created_at) = (head.seq, head.created_at);
@@ -203,42 +209,42 @@ pub(crate) fn status(at: &Snapshot) -> Result<(ThreadStatus, Option<PartialInfo>
 }
 
 /// Returns the mark of half an answer as JSON.
-pub(crate) fn partial_json(partial: Option<&PartialInfo>) -> Json {
+pub fn partial_json(partial: Option<&PartialInfo>) -> Json {
     partial.map_or(
         Json::Null,
         |partial| json!({ "channel": partial.channel, "words": partial.words, "updated": partial.updated.to_string() }),
     )
 }
 
-/// Returns a status with its cause: the open interrupts, the error, the time of waking.
-pub(crate) fn status_text(status: &ThreadStatus, next: &str) -> String {
+/// Returns a status with its cause: the open interrupts, the error, the time of waking. `next` names the nodes that are
+/// due.
+pub fn status_text(status: &ThreadStatus, next: &str) -> String {
     match status {
-        ThreadStatus::Done => "done".into(),
         ThreadStatus::Running => format!("due: {next}"),
         ThreadStatus::Interrupted(values) => {
-            format!("waits: {}", values.iter().map(interrupt).collect::<Vec<_>>().join(" / "))
+            format!("interrupted: {}", values.iter().map(interrupt).collect::<Vec<_>>().join(" / "))
         }
-        ThreadStatus::Failed(error) => format!("failed: {}", shortened(error, 4 * BRIEF_CHARS_MAX)),
-        ThreadStatus::Stuck(error) => format!("stuck: {}", shortened(error, 4 * BRIEF_CHARS_MAX)),
-        ThreadStatus::Sleeping(until) => format!("sleeps until {until}"),
-        ThreadStatus::Cancelled(Some(reason)) => format!("cancelled: {}", shortened(reason, 4 * BRIEF_CHARS_MAX)),
+        ThreadStatus::Failed(error) => format!("failed: {error}"),
+        ThreadStatus::Stuck(error) => format!("stuck: {error}"),
+        ThreadStatus::Sleeping(until) => format!("sleeping until {until}"),
+        ThreadStatus::Cancelled(Some(reason)) => format!("cancelled: {reason}"),
         status => status.to_string(),
     }
 }
 
 /// Returns the metadata of a checkpoint.
-pub(crate) fn metadata(at: &Snapshot) -> Json {
+pub fn metadata(at: &Snapshot) -> Json {
     let text = at.record().metadata.as_deref();
     text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_else(|| json!({}))
 }
 
 /// Returns the thread and the id of a checkpoint as JSON.
-pub(crate) fn place(at: &Snapshot) -> Json {
+pub fn place(at: &Snapshot) -> Json {
     json!({ "thread": at.point().thread.as_str(), "checkpoint": at.id().to_string() })
 }
 
 /// Quotes an argument of a command for a shell.
-pub(crate) fn shell(text: &str) -> String {
+pub fn shell(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@~=,%+".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) && !text.starts_with('~') {
         return text.to_owned();
@@ -259,6 +265,8 @@ mod tests {
         assert_eq!((size(1_536), cost(0.41), cost(0.012)), ("1.5 KiB".into(), "$0.41".into(), "$0.0120".into()));
         assert_eq!((span(120_000), span(2_100_000), span(-1)), ("120 ms".into(), "2.1 s".into(), "0 ms".into()));
         assert_eq!(ago(Timestamp::from_micros(120_000_000), Timestamp::from_micros(0)), "2 min ago");
+        assert_eq!(ago(Timestamp::from_micros(0), Timestamp::from_micros(1)), "now");
+        assert_eq!((size(1_000), size(3 << 20)), ("1000 B".into(), "3.0 MiB".into()));
         let (hour, week) = (3_600_000_000, 604_800_000_000);
         let aged = |micros| age(Timestamp::from_micros(week), Timestamp::from_micros(micros));
         assert_eq!((aged(week - 2 * hour), aged(hour)), ("2 h".into(), "Thu 01:00".into()));
