@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 
 /// A layer that notes the calls that reach its log.
 #[derive(Debug)]
-struct NotedCalls(MemoryBackend, Mutex<Vec<&'static str>>);
+struct SaverCalls(MemoryBackend, Mutex<Vec<&'static str>>);
 
-impl NotedCalls {
+impl SaverCalls {
     fn note(&self, call: &'static str) -> &MemoryBackend {
         self.1.lock().push(call);
         &self.0
@@ -25,7 +25,7 @@ impl NotedCalls {
     }
 }
 
-impl Layer for NotedCalls {
+impl Layer for SaverCalls {
     fn below(&self) -> &dyn Log {
         &self.0
     }
@@ -63,7 +63,7 @@ fn checkpoint(number: u32) -> SaverCheckpoint {
 
 #[test]
 fn a_turn_reads_the_head_once_for_each_call() {
-    let log = Arc::new(NotedCalls(MemoryBackend::new(), Mutex::default()));
+    let log = Arc::new(SaverCalls(MemoryBackend::new(), Mutex::default()));
     let open = || Saver::new(Store::with_backend(Arc::clone(&log) as Arc<dyn Log>, OpenOptions::new()));
     let (saver, place) = (open(), Config::new("t", ""));
     let first = saver.put(&place, checkpoint(1), LostRace::Refuse).unwrap();
