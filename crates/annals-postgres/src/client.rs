@@ -25,7 +25,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Connection, Row, Socket, Statement};
 
 use crate::error::{PgFault, read_error};
-use crate::limits::{ATTEMPTS_MAX, BACKOFF_FIRST, READ_CONNECTIONS};
+use crate::limits::{ATTEMPTS_MAX, BACKOFF_FIRST, READ_CONNECTIONS, WRITE_CONNECTIONS};
 use crate::sql;
 use crate::tls::TlsConnector;
 
@@ -85,7 +85,18 @@ pub(crate) enum Together {
 pub(crate) type Answers = Vec<Vec<Row>>;
 
 /// A connection that is opened when it is needed first, and anew when it was lost.
-type Lane = Mutex<Option<Arc<PgConnection>>>;
+#[derive(Debug)]
+struct Lane {
+    open: Mutex<Option<Arc<PgConnection>>>,
+    /// The statement that sets how the server plans.
+    settings: &'static str,
+}
+
+impl Lane {
+    fn with(settings: &'static str) -> Self {
+        Self { open: Mutex::default(), settings }
+    }
+}
 
 /// A connection, and the statements that the server has prepared on it.
 pub(crate) struct PgConnection {
@@ -132,7 +143,8 @@ pub(crate) type ServerConnection = Connection<Socket, <TlsConnector as MakeTlsCo
 pub(crate) struct Connections {
     config: Config,
     tls: TlsConnector,
-    write: Lane,
+    /// For commits: each carries one group at a time.
+    writes: Vec<Lane>,
     /// For the tables beside the log.
     beside: Lane,
     reads: Vec<Lane>,
@@ -144,20 +156,24 @@ pub(crate) struct Connections {
 
 impl Connections {
     async fn client(&self, lane: &Lane) -> Result<Arc<PgConnection>, PgFault> {
-        let mut open = lane.lock().await;
+        let mut open = lane.open.lock().await;
         let is_pooled = self.is_pooled.load(Ordering::Relaxed);
         if let Some(of) = open.as_ref().filter(|of| !of.client.is_closed() && of.is_unnamed == is_pooled) {
             return Ok(Arc::clone(of));
         }
-        let of = self.open().await?;
+        let of = self.open_with(lane.settings).await?;
         *open = Some(Arc::clone(&of));
         Ok(of)
     }
 
-    /// Opens a connection for statements.
+    /// Opens a connection for statements that are not those of commits.
     pub(crate) async fn open(&self) -> Result<Arc<PgConnection>, PgFault> {
+        self.open_with(sql::PLAN_AS_WRITTEN).await
+    }
+
+    async fn open_with(&self, settings: &'static str) -> Result<Arc<PgConnection>, PgFault> {
         let client = self.connect().await?;
-        client.batch_execute(sql::PLAN_AS_WRITTEN).await?;
+        client.batch_execute(settings).await?;
         let is_unnamed = self.is_pooled.load(Ordering::Relaxed);
         Ok(Arc::new(PgConnection { client, prepared: parking_lot::Mutex::default(), is_unnamed }))
     }
@@ -200,9 +216,9 @@ impl Connections {
         Ok(client)
     }
 
-    /// Runs statements on the connection of the writer, once.
-    pub(crate) async fn write(&self, queries: &[PgQuery]) -> Result<Answers, PgFault> {
-        let of = self.client(&self.write).await?;
+    /// Runs statements on a connection of the writer, once.
+    pub(crate) async fn write(&self, lane: usize, queries: &[PgQuery]) -> Result<Answers, PgFault> {
+        let of = self.client(&self.writes[lane]).await?;
         self.run(&of, queries, Together::Transaction).await
     }
 
@@ -224,10 +240,14 @@ impl Connections {
         self.write_beside(queries).await
     }
 
-    /// Begins a transaction on the connection of the writer. It ends with [`Connections::commit_on`] or
+    /// Begins a transaction on a connection of the writer. It ends with [`Connections::commit_on`] or
     /// [`Connections::roll_back`] on the same connection.
-    pub(crate) async fn begin_write(&self, queries: &[PgQuery]) -> Result<(Arc<PgConnection>, Answers), PgFault> {
-        let of = self.client(&self.write).await?;
+    pub(crate) async fn begin_write(
+        &self,
+        lane: usize,
+        queries: &[PgQuery],
+    ) -> Result<(Arc<PgConnection>, Answers), PgFault> {
+        let of = self.client(&self.writes[lane]).await?;
         of.client.batch_execute(sql::BEGIN).await?;
         match self.run(&of, queries, Together::Apart).await {
             Ok(answers) => Ok((of, answers)),
@@ -370,9 +390,9 @@ impl PgClient {
         let lanes = Connections {
             config,
             tls,
-            write: Lane::default(),
-            beside: Lane::default(),
-            reads: std::iter::repeat_with(Lane::default).take(READ_CONNECTIONS).collect(),
+            writes: (0..WRITE_CONNECTIONS).map(|_| Lane::with(sql::PLAN_ONCE)).collect(),
+            beside: Lane::with(sql::PLAN_AS_WRITTEN),
+            reads: (0..READ_CONNECTIONS).map(|_| Lane::with(sql::PLAN_AS_WRITTEN)).collect(),
             next: AtomicUsize::new(0),
             round_trips: AtomicU64::new(0),
             is_pooled: AtomicBool::new(false),

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Connections that reads share.
 pub(crate) const READ_CONNECTIONS: usize = 2;
+/// Connections that commits share: the server writes one group while it syncs another one.
+pub(crate) const WRITE_CONNECTIONS: usize = 2;
 /// Attempts of a read or a commit that fails for a reason that passes.
 pub(crate) const ATTEMPTS_MAX: u32 = 8;
 /// The pause before the second attempt; each further one is twice as long.
@@ -11,9 +13,11 @@ pub(crate) const BACKOFF_FIRST: Duration = Duration::from_millis(10);
 /// Plans of a batch, each on what faster writers left.
 pub(crate) const PLANS_MAX: u32 = 64;
 /// Batches of one transaction.
-pub(crate) const GROUP_MAX: usize = 32;
+pub(crate) const GROUP_MAX: usize = 64;
 /// Threads of which the writer caches what it compares.
-pub(crate) const KNOWN_THREADS_MAX: usize = 512;
+pub(crate) const KNOWN_THREADS_MAX: usize = 16_384;
+/// Bytes of stored writes of all heads that are cached.
+pub(crate) const KNOWN_BYTES_MAX: usize = 64 << 20;
 /// Bytes of stored writes of a head that are cached.
 pub(crate) const KNOWN_WRITES_BYTES_MAX: usize = 1 << 20;
 /// A branch stores an index snapshot every so many ordinals.

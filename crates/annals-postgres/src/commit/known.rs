@@ -17,7 +17,7 @@ use tokio_postgres::Row;
 use super::sql as commit_sql;
 use crate::client::{Connections, Param, PgQuery, Together};
 use crate::error::read_error;
-use crate::limits::KNOWN_WRITES_BYTES_MAX;
+use crate::limits::{KNOWN_BYTES_MAX, KNOWN_THREADS_MAX, KNOWN_WRITES_BYTES_MAX};
 use crate::pack::{Packer, Unpacker};
 use crate::read::points::{KnownPoint, WantedPoint, known_points, known_queries};
 use crate::read::threads::{StoredFields, fields};
@@ -58,6 +58,10 @@ pub(crate) struct KnownThread {
     pub(crate) points: HashMap<PointKey, Option<Arc<KnownPoint>>>,
     /// True if it was read and not changed since.
     pub(crate) is_fresh: bool,
+    /// The bytes of the writes of its checkpoints, as [`KnownThread::shrink`] has left them.
+    bytes: usize,
+    /// Its place in the order of the last uses.
+    used: u64,
 }
 
 impl KnownThread {
@@ -76,6 +80,8 @@ impl KnownThread {
             spaces: HashMap::new(),
             points: HashMap::new(),
             is_fresh: false,
+            bytes: 0,
+            used: 0,
         }
     }
 
@@ -86,12 +92,18 @@ impl KnownThread {
             .iter()
             .filter_map(|(namespace, of)| Some((namespace.clone(), of.as_ref()?.head.as_ref()?.0)))
             .collect();
-        let is_small = |point: &KnownPoint| {
+        let bytes_of = |point: &KnownPoint| {
             let bytes =
                 |value: &WriteValue| (0..).map_while(|part| value.payload(part)).map(|of| of.len()).sum::<usize>();
-            point.writes.iter().map(|write| bytes(&write.value)).sum::<usize>() <= KNOWN_WRITES_BYTES_MAX
+            point.writes.iter().map(|write| bytes(&write.value)).sum::<usize>()
         };
-        self.points.retain(|key, point| heads.contains(key) && point.as_deref().is_some_and(is_small));
+        self.bytes = 0;
+        self.points.retain(|key, point| {
+            let Some(bytes) = point.as_deref().filter(|_| heads.contains(key)).map(bytes_of) else { return false };
+            let is_small = bytes <= KNOWN_WRITES_BYTES_MAX;
+            self.bytes += if is_small { bytes } else { 0 };
+            is_small
+        });
         self.spaces.retain(|_, of| of.is_some());
     }
 }
@@ -208,11 +220,61 @@ pub(crate) fn field_key(change: &OperationChange) -> Result<Vec<u8>, StoreError>
     Ok(packer.0)
 }
 
-/// What a load has found.
+/// Known threads, of which those that were not used for long are forgotten.
 #[derive(Debug, Default)]
 pub(crate) struct KnownThreads {
-    pub(crate) threads: HashMap<ThreadId, KnownThread>,
+    threads: HashMap<ThreadId, KnownThread>,
     /// The newest operation with a change of each field that was asked for.
+    pub(crate) operations: HashMap<FieldKey, OperationRecord>,
+    /// The threads by their last uses.
+    uses: BTreeMap<u64, ThreadId>,
+    bytes: usize,
+}
+
+impl KnownThreads {
+    pub(crate) fn get(&self, id: &ThreadId) -> Option<&KnownThread> {
+        self.threads.get(id)
+    }
+
+    /// Notes that a thread may have changed since it was read.
+    pub(crate) fn age(&mut self, id: &ThreadId) {
+        self.threads.get_mut(id).into_iter().for_each(|known| known.is_fresh = false);
+    }
+
+    /// Adds a thread, or replaces what was known of it.
+    pub(crate) fn insert(&mut self, mut thread: KnownThread) {
+        self.remove(&thread.id.clone());
+        thread.used = self.uses.last_key_value().map_or(0, |(last, _)| last + 1);
+        self.bytes += thread.bytes;
+        self.uses.insert(thread.used, thread.id.clone());
+        self.threads.insert(thread.id.clone(), thread);
+    }
+
+    fn remove(&mut self, id: &ThreadId) {
+        if let Some(known) = self.threads.remove(id) {
+            self.bytes -= known.bytes;
+            self.uses.remove(&known.used);
+        }
+    }
+
+    /// Forgets the threads that were used least recently.
+    pub(crate) fn forget_old(&mut self) {
+        while self.threads.len() > KNOWN_THREADS_MAX || self.bytes > KNOWN_BYTES_MAX {
+            let Some((_, id)) = self.uses.pop_first() else { break };
+            self.remove(&id);
+        }
+    }
+
+    /// Forgets all threads.
+    pub(crate) fn clear(&mut self) {
+        *self = Self { operations: std::mem::take(&mut self.operations), ..Self::default() };
+    }
+}
+
+/// What a load has found.
+#[derive(Debug)]
+pub(crate) struct LoadedThreads {
+    pub(crate) threads: Vec<KnownThread>,
     pub(crate) operations: HashMap<FieldKey, OperationRecord>,
 }
 
@@ -221,7 +283,7 @@ pub(crate) async fn load(
     lanes: &Connections,
     needs: &Needs,
     ids: &BTreeSet<ThreadId>,
-) -> Result<KnownThreads, StoreError> {
+) -> Result<LoadedThreads, StoreError> {
     let texts = |texts: Vec<String>| Param::Texts(texts.into_iter().map(Some).collect());
     let spaces: Vec<(&ThreadId, &Namespace)> = needs
         .threads
@@ -253,7 +315,7 @@ pub(crate) async fn load(
     }
     let mut answers = lanes.read(&queries, Together::Snapshot).await.map_err(read_error)?;
     let operations = if fields.is_empty() { Vec::new() } else { answers.pop().unwrap_or_default() };
-    let mut loaded = KnownThreads { operations: newest_operations(&operations, &fields)?, ..KnownThreads::default() };
+    let operations = newest_operations(&operations, &fields)?;
     let mut threads: HashMap<ThreadId, KnownThread> =
         ids.iter().map(|id| (id.clone(), KnownThread::missing(id.clone()))).collect();
     answers[0].iter().try_for_each(|row| read_thread(row, &mut threads))?;
@@ -267,8 +329,7 @@ pub(crate) async fn load(
         let at = at.copied().or(point.as_ref().map(|point| point.of.record.point.checkpoint));
         at.into_iter().for_each(|at| _ = thread.points.insert((space.clone(), at), point.clone()));
     }
-    loaded.threads = threads;
-    Ok(loaded)
+    Ok(LoadedThreads { threads: threads.into_values().collect(), operations })
 }
 
 fn read_thread(row: &Row, threads: &mut HashMap<ThreadId, KnownThread>) -> Result<(), StoreError> {

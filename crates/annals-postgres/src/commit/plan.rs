@@ -122,7 +122,7 @@ impl<'l> BatchPlan<'l> {
     pub(crate) fn thread(&mut self, id: &ThreadId) -> Planned<&mut WorkThread> {
         if !self.threads.contains_key(id) {
             let missing = || Unplanned::Missing(id.clone(), Namespace::root(), None);
-            let known = self.loaded.threads.get(id).ok_or_else(missing)?.clone();
+            let known = self.loaded.get(id).ok_or_else(missing)?.clone();
             let work = WorkThread { known, is_changed: false, spaces: BTreeMap::new(), is_new: false };
             self.threads.insert(id.clone(), work);
         }

@@ -4,19 +4,25 @@
 //! a new read shows; a refusal is reported only if it rests on such a read. If a connection is lost during a commit,
 //! the batches are planned again as well: those that were stored are known by their ids, and repeating is safe.
 //!
-//! Invariant: batches are written in the order in which they came, but for those of different threads in one group.
+//! Groups are written on several connections at once. A group in progress keeps others from the threads that it looks
+//! at, and from the chains of its batches.
+//!
+//! Invariant: batches of one thread, and of one chain, are written in the order in which they came.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
+use std::task::Poll;
 
 use annals::base::{Clock, IdSource, SystemClock, ThreadId};
 use annals::store::StoreError;
 use annals::store::backend::CommitSettler;
-use annals::store::batch::Batch;
+use annals::store::batch::{Batch, CommitChain};
 use annals::store::log::LogSignal;
 use annals::store::operation::NewOperation;
-use tokio::sync::mpsc::UnboundedReceiver;
+use parking_lot::Mutex;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::known::{KnownThread, KnownThreads, Needs, load};
 use super::plan::{BatchPlan, GroupMembers, Unplanned, WorkThread};
@@ -25,7 +31,7 @@ use super::sql as commit_sql;
 use crate::client::{Answers, Connections, Param, PgConnection, PgQuery, back_off};
 use crate::error::{PgFault, write_error};
 use crate::follow::Notifier;
-use crate::limits::{ATTEMPTS_MAX, BACKOFF_FIRST, GROUP_MAX, KNOWN_THREADS_MAX, PLANS_MAX};
+use crate::limits::{ATTEMPTS_MAX, BACKOFF_FIRST, GROUP_MAX, PLANS_MAX, WRITE_CONNECTIONS};
 use crate::rows::Cells;
 
 /// What is handed to the writer.
@@ -72,11 +78,9 @@ impl WriteJob {
         batch.operation.is_none() && expected.peek().is_some() && expected.all(|expect| expect.head.is_none())
     }
 
-    fn is_in_one_chain_with(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Batch(one, ..), Self::Batch(other, ..)) => one.chain.is_some() && one.chain == other.chain,
-            _ => false,
-        }
+    /// Returns the chain of a batch: of one chain, one batch is written at a time.
+    fn chain(&self) -> Option<&CommitChain> {
+        if let Self::Batch(batch, ..) = self { batch.chain.as_ref() } else { None }
     }
 
     fn plan(&self, plan: &mut BatchPlan<'_>, members: &GroupMembers) -> Result<(), Unplanned> {
@@ -147,54 +151,94 @@ impl ServerClock {
     }
 }
 
-/// The state of the writer.
-pub(crate) struct GroupWriter {
-    lanes: Arc<Connections>,
-    signal: Arc<LogSignal>,
-    notifier: Arc<Notifier>,
+/// What the writer knows between groups. No lock of it is held while the server is waited for.
+struct WriterState {
     clock: ServerClock,
     known: KnownThreads,
-    /// The threads that are known, the least recently used first.
-    used: VecDeque<ThreadId>,
     random: IdSource,
     /// The greatest position or number that was given.
     last: i64,
 }
 
+/// The writer.
+pub(crate) struct GroupWriter {
+    lanes: Arc<Connections>,
+    signal: Arc<LogSignal>,
+    notifier: Arc<Notifier>,
+    state: Mutex<WriterState>,
+}
+
+/// What a group in progress keeps from other groups.
+struct BusyGroup {
+    len: usize,
+    threads: BTreeSet<ThreadId>,
+    chains: Vec<CommitChain>,
+}
+
+/// Drop guard: tells that a connection is free.
+struct FreedLane(usize, UnboundedSender<usize>);
+
+impl Drop for FreedLane {
+    fn drop(&mut self) {
+        // The error of a receiver that is gone is dropped: the writer has ended.
+        _ = self.1.send(self.0);
+    }
+}
+
 impl GroupWriter {
     pub(crate) fn new(lanes: Arc<Connections>, signal: Arc<LogSignal>, notifier: Arc<Notifier>) -> Self {
-        let (known, used, clock) = (KnownThreads::default(), VecDeque::new(), ServerClock::default());
-        Self { lanes, signal, notifier, clock, known, used, random: IdSource::new(), last: 0 }
+        let (clock, known, random) = (ServerClock::default(), KnownThreads::default(), IdSource::new());
+        Self { lanes, signal, notifier, state: Mutex::new(WriterState { clock, known, random, last: 0 }) }
     }
 
     /// Writes what comes until the other end is dropped.
-    pub(crate) async fn run(mut self, mut jobs: UnboundedReceiver<WriteJob>) {
+    pub(crate) async fn run(self, mut jobs: UnboundedReceiver<WriteJob>) {
+        let writer = Arc::new(self);
         let mut waiting: VecDeque<WriteJob> = VecDeque::new();
+        let mut busy: [Option<BusyGroup>; WRITE_CONNECTIONS] = [const { None }; WRITE_CONNECTIONS];
+        let (freed, mut ended) = unbounded_channel();
+        let mut is_open = true;
         loop {
-            if waiting.is_empty() {
-                let Some(job) = jobs.recv().await else { return };
-                waiting.push_back(job);
+            while let Some(lane) = busy.iter().position(Option::is_none).filter(|_| is_worth(&waiting, &busy)) {
+                let group = next_group(&mut waiting, &busy);
+                if group.is_empty() {
+                    break;
+                }
+                busy[lane] = Some(BusyGroup::of(&group));
+                let (writer, freed) = (Arc::clone(&writer), FreedLane(lane, freed.clone()));
+                tokio::spawn(async move {
+                    writer.write(lane, group).await;
+                    drop(freed);
+                });
             }
-            while let Ok(job) = jobs.try_recv() {
-                waiting.push_back(job);
+            if !is_open && waiting.is_empty() && busy.iter().all(Option::is_none) {
+                return;
             }
-            let group = next_group(&mut waiting);
-            self.write(group).await;
+            poll_fn(|context| {
+                let mut is_ready = false;
+                while let Poll::Ready(Some(lane)) = ended.poll_recv(context) {
+                    (busy[lane], is_ready) = (None, true);
+                }
+                while is_open && let Poll::Ready(job) = jobs.poll_recv(context) {
+                    (is_open, is_ready) = (job.is_some(), true);
+                    waiting.extend(job);
+                }
+                if is_ready { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
         }
     }
 
     /// Writes a group: each job is settled when this returns.
-    async fn write(&mut self, mut group: Vec<PendingJob>) {
+    async fn write(&self, lane: usize, mut group: Vec<PendingJob>) {
         let (mut backoff, mut faults) = (BACKOFF_FIRST, 0);
-        for id in group.iter().flat_map(|pending| pending.needs.threads.keys()) {
-            self.known.threads.get_mut(id).into_iter().for_each(|known| known.is_fresh = false);
-        }
+        group.iter().flat_map(|of| of.needs.threads.keys()).for_each(|id| self.state.lock().known.age(id));
         while !group.is_empty() {
-            let (entered, members) = match self.enter(&group[0]).await {
+            let (entered, members) = match self.enter(lane, &group[0]).await {
                 Ok(entered) => entered,
                 Err(fault) => {
                     faults += 1;
-                    self.settle_fault(&mut group, fault, faults, &mut backoff).await;
+                    self.settle_fault(lane, &mut group, fault, (faults, &mut backoff)).await;
                     continue;
                 }
             };
@@ -206,12 +250,12 @@ impl GroupWriter {
                     .for_each(|pending| pending.fail(StoreError::Write { reason: reason.clone(), source: None }));
                 return;
             }
-            let ready = self.plan(&mut group, &members);
+            let mut ready = self.plan(&mut group, &members);
             if ready.is_empty() {
                 self.leave(entered).await;
                 continue;
             }
-            match self.execute(&ready, entered.as_deref()).await {
+            match self.execute(lane, &mut ready, entered.as_deref()).await {
                 Ok(changed) => self.settle_ready(&mut group, ready, &changed),
                 Err(fault) => {
                     self.leave(entered).await;
@@ -219,25 +263,44 @@ impl GroupWriter {
                     for planned in ready.iter().filter(|_| !fault.is_refusal()) {
                         group[planned.job].is_unknown = true;
                     }
-                    self.settle_fault(&mut group, fault, faults, &mut backoff).await;
+                    self.settle_fault(lane, &mut group, fault, (faults, &mut backoff)).await;
                 }
             }
         }
     }
 
     /// Reads what the plans lack.
-    async fn load(&mut self, group: &[PendingJob]) -> Result<(), StoreError> {
+    async fn load(&self, group: &[PendingJob]) -> Result<(), StoreError> {
+        let (needs, ids) = self.missing(group);
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let loaded = load(&self.lanes, &needs, &ids).await?;
+        let mut state = self.state.lock();
+        let known = &mut state.known;
+        known.operations = loaded.operations;
+        for mut thread in loaded.threads {
+            thread.is_fresh = true;
+            known.insert(thread);
+        }
+        Ok(())
+    }
+
+    /// Returns what the plans of a group lack, and of which threads.
+    fn missing(&self, group: &[PendingJob]) -> (Needs, BTreeSet<ThreadId>) {
         let (mut needs, mut ids) = (Needs::default(), BTreeSet::new());
+        let mut state = self.state.lock();
+        let known = &mut state.known;
         for pending in group {
             for (id, of) in &pending.needs.threads {
-                let is_unknown = !self.known.threads.contains_key(id);
+                let is_unknown = known.get(id).is_none();
                 if is_unknown && !pending.is_stale && of.points.is_empty() && pending.job.begins(id) {
                     // Most such threads are new; one that is stored after all refuses the commit, and is read then.
                     let mut thread = KnownThread::missing(id.clone());
                     thread.spaces.extend(of.spaces.iter().map(|space| (space.clone(), None)));
-                    self.remember(id.clone(), thread);
+                    known.insert(thread);
                 }
-                let is_met = self.known.threads.get(id).is_some_and(|known| pending.needs.are_met(known));
+                let is_met = known.get(id).is_some_and(|known| pending.needs.are_met(known));
                 let compares = pending.needs.fields.iter().any(|(thread, _)| thread == id);
                 if pending.is_stale || !is_met || compares {
                     ids.insert(id.clone());
@@ -248,42 +311,20 @@ impl GroupWriter {
             }
             needs.fields.extend(pending.needs.fields.iter().cloned());
         }
-        if ids.is_empty() {
-            return Ok(());
-        }
-        let loaded = load(&self.lanes, &needs, &ids).await?;
-        self.known.operations = loaded.operations;
-        for (id, mut thread) in loaded.threads {
-            thread.is_fresh = true;
-            self.remember(id, thread);
-        }
-        Ok(())
-    }
-
-    fn remember(&mut self, id: ThreadId, thread: KnownThread) {
-        self.used.retain(|other| *other != id);
-        self.used.push_back(id.clone());
-        self.known.threads.insert(id, thread);
-    }
-
-    /// Forgets the threads that were not used for long.
-    fn forget_old(&mut self) {
-        while self.used.len() > KNOWN_THREADS_MAX {
-            let Some(id) = self.used.pop_front() else { break };
-            self.known.threads.remove(&id);
-        }
+        (needs, ids)
     }
 
     /// Plans the jobs. Those that are refused are settled; those whose plan rests on an old read stay.
-    fn plan(&mut self, group: &mut Vec<PendingJob>, members: &GroupMembers) -> Vec<PlannedJob> {
+    fn plan(&self, group: &mut Vec<PendingJob>, members: &GroupMembers) -> Vec<PlannedJob> {
         let (mut ready, mut settled) = (Vec::new(), Vec::new());
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
         for (at, pending) in group.iter_mut().enumerate() {
             pending.plans += 1;
-            let clock = self.clock.now().max(self.last + 1);
-            let mut plan = BatchPlan::begin(&self.known, (clock, self.random.random()));
+            let clock = state.clock.now().max(state.last + 1);
+            let mut plan = BatchPlan::begin(&state.known, (clock, state.random.random()));
             let planned = pending.job.plan(&mut plan, members);
-            let is_fresh =
-                pending.needs.threads.keys().all(|id| self.known.threads.get(id).is_some_and(|of| of.is_fresh));
+            let is_fresh = pending.needs.threads.keys().all(|id| state.known.get(id).is_some_and(|of| of.is_fresh));
             match planned {
                 Ok(()) if plan.is_empty() && is_fresh => settled.push((at, Ok(plan.operation))),
                 Ok(()) if plan.is_empty() => pending.is_stale = true,
@@ -291,7 +332,7 @@ impl GroupWriter {
                     let (operation, rows) = (plan.operation, plan.rows);
                     let threads: Vec<WorkThread> = plan.threads.into_values().collect();
                     let last = threads.iter().map(|work| work.known.seq.max(work.known.operation)).max();
-                    self.last = self.last.max(last.unwrap_or_default()).max(clock);
+                    state.last = state.last.max(last.unwrap_or_default()).max(clock);
                     ready.push(PlannedJob { job: at, rows, threads, operation });
                 }
                 Err(Unplanned::Missing(thread, namespace, id)) => {
@@ -318,19 +359,21 @@ impl GroupWriter {
 
     /// Writes the rows of plans in one transaction. Returns the numbers of the threads that were changed.
     async fn execute(
-        &mut self,
-        ready: &[PlannedJob],
+        &self,
+        lane: usize,
+        ready: &mut [PlannedJob],
         entered: Option<&PgConnection>,
     ) -> Result<BTreeSet<i64>, PgFault> {
         let mut rows = PlannedRows::default();
         for (at, of) in (0..).zip(ready) {
-            let mut own = of.rows.clone();
+            let mut own = std::mem::take(&mut of.rows);
             own.threads.iter_mut().for_each(|(batch, _)| *batch = at);
             rows.append(own);
         }
-        let (queries, changed) = rows.queries(self.random.random().cast_signed());
+        let token = self.state.lock().random.random().cast_signed();
+        let (queries, changed) = rows.queries(token);
         let answers: Answers = match entered {
-            None => self.lanes.write(&queries).await?,
+            None => self.lanes.write(lane, &queries).await?,
             Some(client) => self.lanes.commit_on(client, &queries).await?,
         };
         let mut numbers = BTreeSet::new();
@@ -338,15 +381,16 @@ impl GroupWriter {
             let mut cells = Cells::of(row);
             if let (Ok(number), Ok(clock)) = (cells.next::<i64>(), cells.next::<i64>()) {
                 numbers.insert(number);
-                self.clock.note(clock);
+                self.state.lock().clock.note(clock);
             }
         }
         Ok(numbers)
     }
 
     /// Settles the jobs whose threads were changed; the others are planned again.
-    fn settle_ready(&mut self, group: &mut Vec<PendingJob>, ready: Vec<PlannedJob>, changed: &BTreeSet<i64>) {
+    fn settle_ready(&self, group: &mut Vec<PendingJob>, ready: Vec<PlannedJob>, changed: &BTreeSet<i64>) {
         let mut stored = Vec::new();
+        let mut state = self.state.lock();
         for PlannedJob { job, threads, operation, .. } in ready {
             let is_stored =
                 threads.iter().filter(|work| work.is_changed).all(|work| changed.contains(&work.known.number));
@@ -358,11 +402,12 @@ impl GroupWriter {
                 work.known.change += 1;
                 work.known.is_fresh = false;
                 work.known.shrink();
-                self.remember(work.known.id.clone(), work.known);
+                state.known.insert(work.known);
             }
             stored.push((job, operation));
         }
-        self.forget_old();
+        state.known.forget_old();
+        drop(state);
         if !stored.is_empty() {
             self.signal.notify();
             self.notifier.committed.notify_one();
@@ -372,20 +417,19 @@ impl GroupWriter {
 
     /// Decides about a group whose transaction failed: it is repeated, or each job for itself, or refused.
     async fn settle_fault(
-        &mut self,
+        &self,
+        lane: usize,
         group: &mut Vec<PendingJob>,
         fault: PgFault,
-        faults: u32,
-        backoff: &mut std::time::Duration,
+        (faults, backoff): (u32, &mut std::time::Duration),
     ) {
         group.iter_mut().for_each(|pending| pending.is_stale = true);
-        self.known.threads.clear();
-        self.used.clear();
+        self.state.lock().known.clear();
         if (fault.passes() || fault.is_duplicate()) && faults < ATTEMPTS_MAX {
             back_off(backoff).await;
         } else if group.len() > 1 {
             for pending in std::mem::take(group) {
-                Box::pin(self.write(vec![pending])).await;
+                Box::pin(self.write(lane, vec![pending])).await;
             }
         } else if let Some(pending) = group.pop() {
             pending.fail(write_error(fault));
@@ -393,19 +437,23 @@ impl GroupWriter {
     }
 
     /// Locks the groups that a claim names, and returns their members. The transaction stays open.
-    async fn enter(&mut self, pending: &PendingJob) -> Result<(Option<Arc<PgConnection>>, GroupMembers), PgFault> {
+    async fn enter(
+        &self,
+        lane: usize,
+        pending: &PendingJob,
+    ) -> Result<(Option<Arc<PgConnection>>, GroupMembers), PgFault> {
         let (mut members, groups) = (GroupMembers::new(), pending.job.groups());
         if groups.is_empty() {
             return Ok((None, members));
         }
         let names = Param::Blobs(groups.iter().map(|name| Some(name.as_bytes().to_vec())).collect());
         let own = pending.threads.first().map(|thread| thread.as_str().to_owned());
-        self.lanes.write(&[PgQuery::new(commit_sql::MAKE_GROUP_LOCKS, [names.clone()])]).await?;
+        self.lanes.write(lane, &[PgQuery::new(commit_sql::MAKE_GROUP_LOCKS, [names.clone()])]).await?;
         let queries = [
             PgQuery::new(commit_sql::LOCK_GROUPS, [names.clone()]),
             PgQuery::new(commit_sql::GROUP_MEMBERS, [names, Param::Text(own)]),
         ];
-        let (client, answers) = self.lanes.begin_write(&queries).await?;
+        let (client, answers) = self.lanes.begin_write(lane, &queries).await?;
         for row in &answers[1] {
             let mut cells = Cells::of(row);
             let read = (cells.next::<&[u8]>(), cells.next::<Option<i64>>(), cells.next::<bool>(), cells.lease());
@@ -418,7 +466,7 @@ impl GroupWriter {
     }
 
     /// Ends the transaction of [`GroupWriter::enter`] without a change.
-    async fn leave(&mut self, entered: Option<Arc<PgConnection>>) {
+    async fn leave(&self, entered: Option<Arc<PgConnection>>) {
         if let Some(client) = entered {
             self.lanes.roll_back(&client).await;
         }
@@ -436,18 +484,38 @@ fn settle_at(
     ready.iter_mut().filter(|of| of.job > at).for_each(|of| of.job -= 1);
 }
 
+impl BusyGroup {
+    fn of(group: &[PendingJob]) -> Self {
+        let threads = group.iter().flat_map(|of| of.threads.iter().chain(of.needs.threads.keys())).cloned().collect();
+        Self { len: group.len(), threads, chains: group.iter().filter_map(|of| of.job.chain()).cloned().collect() }
+    }
+}
+
+/// Returns whether enough batches wait for a group: beside one in progress half as many as it has, because a
+/// transaction of few costs almost as much as one of many.
+fn is_worth(waiting: &VecDeque<WriteJob>, busy: &[Option<BusyGroup>]) -> bool {
+    let largest = busy.iter().flatten().map(|group| group.len).max().unwrap_or_default();
+    waiting.len() >= largest.div_ceil(2).max(1)
+}
+
 /// Takes the jobs of the next transaction: of different threads, and of different chains. A claim with groups is alone.
-fn next_group(waiting: &mut VecDeque<WriteJob>) -> Vec<PendingJob> {
+fn next_group(waiting: &mut VecDeque<WriteJob>, busy: &[Option<BusyGroup>]) -> Vec<PendingJob> {
     let (mut group, mut taken): (Vec<PendingJob>, BTreeSet<ThreadId>) = (Vec::new(), BTreeSet::new());
     while let Some(job) = waiting.front().filter(|_| group.len() < GROUP_MAX) {
         let (threads, is_alone) = (job.threads(), !job.groups().is_empty());
-        let is_apart = threads.is_disjoint(&taken) && !group.iter().any(|of| of.job.is_in_one_chain_with(job));
-        if !group.is_empty() && (is_alone || !is_apart) {
+        let mut needs = Needs::default();
+        let refused = job.needs(&mut needs).err();
+        let is_apart = threads.is_disjoint(&taken)
+            && !group.iter().any(|of| of.job.chain().is_some_and(|chain| job.chain() == Some(chain)));
+        let is_held = busy.iter().flatten().any(|of| {
+            threads.iter().chain(needs.threads.keys()).any(|thread| of.threads.contains(thread))
+                || job.chain().is_some_and(|chain| of.chains.contains(chain))
+        });
+        if is_held || !group.is_empty() && (is_alone || !is_apart) {
             break;
         }
         let Some(job) = waiting.pop_front() else { break };
-        let mut needs = Needs::default();
-        if let Err(error) = job.needs(&mut needs) {
+        if let Some(error) = refused {
             job.settle(Err(error));
             continue;
         }
