@@ -9,7 +9,7 @@ use annals_base::Value;
 use annals_graph::annals::history::FoldedMessages;
 use annals_graph::prelude::{Messages, State};
 use annals_pydantic_ai::{RunUsage, ToolCallPart};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::error::{AgentError, AgentErrorKind};
 
@@ -71,7 +71,7 @@ impl RunFailure {
     }
 }
 
-/// The progress of the last run of a thread.
+/// The progress of the last run of a thread. It is stored with each step: members without a value take no bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct AgentProgress {
     pub(crate) run_id: String,
@@ -79,24 +79,55 @@ pub(crate) struct AgentProgress {
     /// The index of the first message that the run added.
     pub(crate) first_new: usize,
     /// True if the run sends the last request of its history again, which is not new.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) resends: bool,
+    #[serde(default, skip_serializing_if = "is_default", serialize_with = "write_usage")]
     pub(crate) usage: RunUsage,
     /// The retries of the tools whose last call failed.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) retries: BTreeMap<String, i64>,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) output_retries: i64,
     pub(crate) next: NextStep,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) output: Option<Value>,
     /// The call of the output tool that gave the output.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) output_call: Option<String>,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) failure: Option<RunFailure>,
     /// The number of models that failed to give the next response.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) failed_models: usize,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_zero(count: &usize) -> bool {
-    *count == 0
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Writes the counts of a usage that are not 0; one with other members than these counts as a whole.
+fn write_usage<S: Serializer>(usage: &RunUsage, serializer: S) -> Result<S::Ok, S::Error> {
+    let counts = &usage.counts;
+    let members = [
+        ("input_tokens", counts.input_tokens),
+        ("cache_write_tokens", counts.cache_write_tokens),
+        ("cache_read_tokens", counts.cache_read_tokens),
+        ("output_tokens", counts.output_tokens),
+        ("output_reasoning_tokens", counts.output_reasoning_tokens),
+        ("requests", usage.requests),
+        ("tool_calls", usage.tool_calls),
+    ];
+    let mut written = RunUsage::default();
+    written.counts.input_tokens = counts.input_tokens;
+    written.counts.cache_write_tokens = counts.cache_write_tokens;
+    written.counts.cache_read_tokens = counts.cache_read_tokens;
+    written.counts.output_tokens = counts.output_tokens;
+    written.counts.output_reasoning_tokens = counts.output_reasoning_tokens;
+    (written.requests, written.tool_calls) = (usage.requests, usage.tool_calls);
+    if written != *usage {
+        return usage.serialize(serializer);
+    }
+    serializer.collect_map(members.into_iter().filter(|(_, count)| *count != 0))
 }
 
 impl AgentProgress {
@@ -111,5 +142,39 @@ impl AgentProgress {
         self.output = Some(output);
         self.output_call = call.map(|call| call.tool_call_id.clone());
         self.next = NextStep::End;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(usage: RunUsage) -> (serde_json::Value, AgentProgress) {
+        let progress = AgentProgress { run_id: "r".into(), usage, ..AgentProgress::default() };
+        let json = serde_json::to_value(&progress).unwrap();
+        let read: AgentProgress = serde_json::from_value(json.clone()).unwrap();
+        assert_eq!(read, progress);
+        (json, read)
+    }
+
+    #[test]
+    fn members_without_a_value_are_not_stored() {
+        let (json, _) = stored(RunUsage::default());
+        let names: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(names.len(), 4, "{names:?}");
+        let mut usage = RunUsage::default();
+        (usage.requests, usage.counts.output_tokens) = (2, 7);
+        let (json, read) = stored(usage);
+        assert_eq!(json["usage"], serde_json::json!({"output_tokens": 7, "requests": 2}));
+        assert_eq!(read.usage.requests, 2);
+    }
+
+    #[test]
+    fn other_members_of_a_usage_are_stored() {
+        let mut usage = RunUsage::default();
+        usage.counts.audio_seconds = 1.5;
+        usage.counts.details.insert("searches".into(), 3);
+        let (_, read) = stored(usage);
+        assert_eq!(read.usage.counts.details["searches"], 3);
     }
 }
