@@ -51,7 +51,7 @@ impl Tally {
             self.0.iter().map(|(node, runs)| (node, if remembered { runs.remembered } else { runs.now })).collect();
         nodes.retain(|(_, n)| *n > 0);
         nodes.sort_by_key(|(node, _)| place(node));
-        let words = nodes.iter().map(|(node, n)| if *n == 1 { (*node).clone() } else { format!("{node} x{n}") });
+        let words = nodes.iter().map(|(node, n)| if *n == 1 { (*node).clone() } else { format!("{node} ×{n}") });
         let words: Vec<String> = words.collect();
         if words.is_empty() { "nothing".into() } else { words.join(", ") }
     }
