@@ -120,7 +120,8 @@ impl ModelCall {
     ///     let chunks = events.iter().map(|event| call.openai_chunks(event)).collect::<Result<Vec<_>, _>>()?;
     ///     Ok(ResponseStream::ready(chunks.into_iter().flatten().map(Ok)))
     /// });
-    /// let mut run = Agent::new(server).run("The capital of Switzerland?").stream()?;
+    /// let agent = Agent::new(server);
+    /// let mut run = agent.run("The capital of Switzerland?").stream()?;
     /// assert_eq!(run.texts().collect::<Result<Vec<_>, _>>()?, ["Be", "Bern."]);
     /// assert_eq!(run.usage().counts.output_tokens, 3);
     /// # Ok(())
