@@ -69,7 +69,7 @@ impl Thread {
     /// compaction takes the place of this one, [`Thread::undo`] goes back to the state before, and a fork has it.
     ///
     /// If another writer appends meanwhile, the compaction is made on the head that it left. Tasks that are due stay
-    /// due; as after any [update](super::StateThread::update), one that waits at an interrupt runs again.
+    /// due; as after any [update](crate::history::StateThread::update), one that waits at an interrupt runs again.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if the channel holds no messages, if no message would be folded, or if the state that
