@@ -11,7 +11,7 @@ use annals::store::log::{CommitHandle, LogExt};
 use annals::store::record::{StoredHead, WriteRecord};
 use annals::store::{CheckpointRef, Source, StoreError};
 use annals_base::limits::UPDATE_ATTEMPTS_MAX;
-use annals_base::{CheckpointId, Namespace, ThreadId, Timestamp};
+use annals_base::{CheckpointId, Namespace, ThreadId, Timestamp, Value};
 
 use crate::aside::{Aside, AsideIndex};
 use crate::change::{Difference, WrittenValues, difference};
@@ -121,7 +121,9 @@ impl SaverInner {
             _ => None,
         };
         let head = submitted.or(stored_head.as_ref().map(|head| head.checkpoint));
-        if on_conflict == LostRace::Refuse {
+        // A copy of a checkpoint begins a branch beside it, whoever has continued its parent.
+        let is_copy = new.metadata.get("source").and_then(Value::as_str) == Some(Source::Fork.as_str());
+        if on_conflict == LostRace::Refuse && !is_copy {
             self.verify_head(parent, &place, base.as_ref(), head.filter(|head| Some(*head) != plain_id(&new.id)))?;
         }
         let state = match &base {

@@ -37,6 +37,26 @@ fn a_put_on_a_head_that_another_saver_moved_is_refused() {
 }
 
 #[test]
+fn a_copy_of_a_checkpoint_is_a_branch_whoever_has_continued_its_parent() {
+    let saver = Saver::new(Store::memory());
+    let place = Config::new("t", "");
+    assert!(saver.tuple(&place).unwrap().is_none(), "the thread is seen as empty");
+    let first = saver.put(&place, checkpoint(&saver, 1), LostRace::Refuse).unwrap();
+    saver.tuple(&place).unwrap();
+    saver.put(&first, checkpoint(&saver, 2), LostRace::Refuse).unwrap();
+    for (number, parent) in [(3, &place), (4, &first)] {
+        let mut copy = checkpoint(&saver, number);
+        copy.metadata.insert("source".into(), "fork".into());
+        let copied = saver.put(parent, copy, LostRace::Refuse).unwrap();
+        assert_eq!(
+            saver.tuple(&copied).unwrap().unwrap().metadata.get("source").and_then(|source| source.as_str()),
+            Some("fork")
+        );
+    }
+    assert_eq!(saver.list(ListQuery::of_thread("t")).unwrap().count(), 4);
+}
+
+#[test]
 fn the_first_put_of_a_thread_that_another_saver_began_is_refused() {
     let store = Store::memory();
     let (one, other) = (Saver::new(store.clone()), Saver::new(store));
