@@ -239,7 +239,7 @@ fn span(
     span
 }
 
-/// Returns a time as the format has it: a text of digits, as a number of 64 bits is no number of JSON.
+/// Returns a timestamp in nanoseconds as a text of digits: JSON has no numbers of 64 bits.
 fn nanos(at: Timestamp) -> String {
     i128::from(at.as_micros()).max(0).saturating_mul(1_000).to_string()
 }

@@ -1,5 +1,5 @@
-//! What a workflow file says of its runs as a whole: the outputs of commands, files as results, patterns, notifications
-//! and schedules; and two workflows of `examples/workflows` from their start to their end.
+//! The members of a workflow file that hold for all its nodes: outputs of commands, files as results, patterns,
+//! notifications and schedules. Two workflows of `examples/workflows` run from their start to their end.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]

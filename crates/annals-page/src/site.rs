@@ -31,7 +31,7 @@ const MARK: &str = "annals site 1 ";
 /// The end of the name of a file while it is written.
 const UNFINISHED: &str = ".annals-unfinished";
 
-/// What [`write_site`] has written.
+/// The counts of a call of [`write_site`], and the threads that it could not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SiteSummary {
@@ -41,16 +41,16 @@ pub struct SiteSummary {
     pub written: u64,
     /// The documents that were as they would be written.
     pub unchanged: u64,
-    /// The documents and pages of the index that were removed, because their thread is no longer listed.
+    /// The number of documents and pages of the index that were removed: their threads are not listed any more.
     pub removed: u64,
     /// The threads that could not be read, each with the reason: they are in the index, and keep an older document.
     pub unread: Vec<(String, String)>,
 }
 
 /// Writes all threads of a store that are not archived as a folder of HTML documents with an index, `index.html`, which
-/// is read without a server: grouped by day and project, the last active first. A folder that was written before is
-/// brought up to date: unchanged documents are left alone, and those of threads that are no longer listed are removed.
-/// `name` is the title of the index.
+/// is read without a server: grouped by day and project, the last active first. In a folder of an earlier call,
+/// unchanged documents stay, and documents of threads that are not listed any more are removed. `name` is the title of
+/// the index.
 ///
 /// # Errors
 /// [`PageError::ForeignFile`] if a file with the name of a document was not written by this function: it is not

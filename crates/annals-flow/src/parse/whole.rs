@@ -11,7 +11,7 @@ use crate::tree::{FileValue, ValueKind};
 
 const NOTIFY_KEYS: &[&str] = &["ask", "failure"];
 const SCHEDULE_KEYS: &[&str] = &["every", "cron", "zone", "missed", "clock_changes"];
-/// What becomes of the due times at which no worker ran.
+/// The policies for due times at which no worker ran, by their words.
 const MISSED: &[(&str, MissedRuns)] =
     &[("skip", MissedRuns::Skip), ("last", MissedRuns::RunLast), ("all", MissedRuns::RunAll(u32::MAX))];
 const CLOCK_CHANGES: &[(&str, ClockChanges)] = &[("once", ClockChanges::Once), ("as_shown", ClockChanges::AsShown)];

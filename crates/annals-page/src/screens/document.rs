@@ -50,7 +50,7 @@ pub fn write_document(at: &Snapshot, channel: Option<&str>, out: &mut dyn Write)
     write_framed(at, channel, &DocumentFrame::default(), out)
 }
 
-/// What a document has beside its thread.
+/// The parts of a document around its thread.
 #[derive(Default)]
 pub(crate) struct DocumentFrame<'a> {
     /// The mark of the program that wrote it.

@@ -273,7 +273,7 @@ impl TaskList<'_> {
         html.close("span");
         self.bar(html, spans, scale);
         html.close("summary");
-        // What a screen holds has a limit; the rows are short, and the values are in the JSON of the screen.
+        // A screen has a limit of bytes. Its rows are short; the values past the limit are in its JSON.
         if html.len() < STEP_BYTES_MAX {
             self.content(screen, html, step, error)?;
         }

@@ -271,7 +271,7 @@ impl KnownThreads {
     }
 }
 
-/// What a load has found.
+/// The threads that a load has read.
 #[derive(Debug)]
 pub(crate) struct LoadedThreads {
     pub(crate) threads: Vec<KnownThread>,

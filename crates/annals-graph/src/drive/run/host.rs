@@ -142,7 +142,7 @@ impl RunHost {
     }
 
     /// Returns the batch with a special write of a running task; `None` in a run that stores at its end, and after the
-    /// end of the task. It is no commit of the run: refused, as after the end of the task, it must not end those.
+    /// end of the task. The batch stands outside the run's chain of commits, which a refusal of the batch must not end.
     fn beside_result(&self, context: &Context, write: NewWrite) -> Option<Batch> {
         let checkpoint = context.checkpoint()?;
         if self.durability == Durability::Exit || context.life().is_over() {
