@@ -93,7 +93,6 @@ impl Store {
     /// # Ok(())
     /// # }
     /// ```
-    #[doc(hidden)]
     pub fn transaction_with<T, E: From<StoreError>>(
         &self,
         run: impl FnOnce(&SqlTransaction<'_>) -> Result<(T, Option<Batch>), E>,

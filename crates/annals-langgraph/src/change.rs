@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use annals::store::StoreError;
-use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Payload, Seen, WriteRef};
+use annals::store::batch::{Change, ChangeValue, Data, Payload, Seen, WriteRef};
 use annals_base::Encoded;
 
 use crate::list::{SlotOp, Wanted, change as list_change, matched};
@@ -56,8 +56,7 @@ enum ContentValue {
     /// That of the parent.
     Same,
     One(Typed),
-    /// The operations, and the values that they put, in their order.
-    Items(Vec<SlotOp>, Vec<Typed>),
+    Items(Vec<SlotOp<Typed>>),
 }
 
 /// Compares a checkpoint with its parent, whose values `values_of` reads if they are needed.
@@ -158,14 +157,6 @@ fn exceptions(
     ordered
 }
 
-/// Returns the indexes of the items that operations put.
-fn puts(ops: &[SlotOp]) -> impl Iterator<Item = usize> {
-    ops.iter().filter_map(|op| match op {
-        SlotOp::Put { index, .. } => Some(*index),
-        SlotOp::DeleteRange { .. } | SlotOp::Delete { .. } => None,
-    })
-}
-
 struct Builder<'a> {
     parent: &'a DigestState,
     written: &'a WrittenValues,
@@ -183,9 +174,7 @@ impl Builder<'_> {
         let before = old.map_or(0, |channel| channel.version);
         let is_changed = match (&new.value, old) {
             (ContentValue::Same, _) => false,
-            (ContentValue::Items(ops, _), Some(ChannelDigest { content: ContentDigest::List(_), .. })) => {
-                !ops.is_empty()
-            }
+            (ContentValue::Items(ops), Some(ChannelDigest { content: ContentDigest::List(_), .. })) => !ops.is_empty(),
             (_, Some(old)) => old.content != new.content,
             (_, None) => true,
         };
@@ -198,7 +187,10 @@ impl Builder<'_> {
             ContentValue::Empty => ChangeValue::Empty,
             ContentValue::One(value) => ChangeValue::Value(self.data(&value, false)?),
             ContentValue::Same => self.same(name, &new.content)?,
-            ContentValue::Items(ops, items) => ChangeValue::Items(self.item_changes(&ops, &items)?),
+            ContentValue::Items(ops) => {
+                let change = |op: SlotOp<Typed>| Ok(op.map(|value| self.data(&value, true))?.into_change());
+                ChangeValue::Items(ops.into_iter().map(change).collect::<Result<_>>()?)
+            }
         };
         self.changes.push(Change::new(name, version, value));
         self.state.channels.insert(name.into(), ChannelDigest { version, content: new.content });
@@ -228,11 +220,9 @@ impl Builder<'_> {
                 };
                 let digests: Vec<Digest> = items.iter().map(|item| digest(MSGPACK, item)).collect();
                 let (ops, slots) = list_change(slots, &matched(slots, &digests));
-                let values = puts(&ops).map(|index| Typed::msgpack(items[index].to_vec())).collect();
-                Ok(NewContent {
-                    content: ContentDigest::List(Arc::new(slots)),
-                    value: ContentValue::Items(ops, values),
-                })
+                let typed = |op: SlotOp<usize>| op.map(|index| Ok(Typed::msgpack(items[index].to_vec())));
+                let ops = ops.into_iter().map(typed).collect::<Result<_>>()?;
+                Ok(NewContent { content: ContentDigest::List(Arc::new(slots)), value: ContentValue::Items(ops) })
             }
             Some(NewValue::Items(items)) => self.items(name, items),
         }
@@ -261,29 +251,29 @@ impl Builder<'_> {
             });
         }
         let (ops, slots) = list_change(old, &wanted);
+        // The index of the first item of each element.
+        let begins = wanted.iter().scan(0, |end, wanted| {
+            let begin = *end;
+            *end += wanted.len();
+            Some(begin)
+        });
+        let begins: Vec<usize> = begins.collect();
         // The values of items that stay are not looked at.
         let mut stored: Option<Vec<Arc<Typed>>> = None;
-        let mut values = Vec::new();
-        let (mut rest, mut begin) = (items.iter().zip(&wanted), 0);
-        let mut current = rest.next();
-        for index in puts(&ops) {
-            while let Some((_, wanted)) = current.filter(|(_, wanted)| index >= begin + wanted.len()) {
-                begin += wanted.len();
-                current = rest.next();
-            }
-            values.push(match current {
-                Some((SaverItem::New(value), _)) => value.clone(),
-                Some((_, Wanted::Old(indexes))) => {
-                    let stored = match &mut stored {
-                        Some(stored) => stored,
-                        None => stored.insert(self.stored_items(name, old.len())?),
-                    };
-                    (*stored[indexes.start + index - begin]).clone()
-                }
-                _ => continue,
-            });
-        }
-        Ok(NewContent { content: ContentDigest::List(Arc::new(slots)), value: ContentValue::Items(ops, values) })
+        let mut value = |index: usize| {
+            let at = begins.partition_point(|begin| *begin <= index) - 1;
+            let indexes = match &items[at] {
+                SaverItem::New(value) => return Ok(value.clone()),
+                SaverItem::Same(indexes) => indexes,
+            };
+            let stored = match &mut stored {
+                Some(stored) => stored,
+                None => stored.insert(self.stored_items(name, old.len())?),
+            };
+            Ok((*stored[indexes.start as usize + index - begins[at]]).clone())
+        };
+        let ops = ops.into_iter().map(|op| op.map(&mut value)).collect::<Result<_>>()?;
+        Ok(NewContent { content: ContentDigest::List(Arc::new(slots)), value: ContentValue::Items(ops) })
     }
 
     /// Reads the items of the parent's list.
@@ -303,23 +293,6 @@ impl Builder<'_> {
             Some(StoredValue::Typed(value)) => Ok(ChangeValue::Value(self.data(&value, false)?)),
             _ => Err(SaverError::invalid("channel_values", format!("the parent has no value of channel {name:?}"))),
         }
-    }
-
-    fn item_changes(&mut self, ops: &[SlotOp], values: &[Typed]) -> Result<Vec<ItemChange>> {
-        let mut values = values.iter();
-        let mut changes = Vec::with_capacity(ops.len());
-        for op in ops {
-            let (position, op) = match *op {
-                SlotOp::DeleteRange { from, end } => (from, ItemOp::DeleteRange { end }),
-                SlotOp::Delete { position } => (position, ItemOp::Delete),
-                SlotOp::Put { position, .. } => match values.next() {
-                    Some(value) => (position, ItemOp::Put(self.data(value, true)?)),
-                    None => continue,
-                },
-            };
-            changes.push(ItemChange::new(position, op, None));
-        }
-        Ok(changes)
     }
 
     /// Returns the bytes of a value, or the write that has them.
@@ -356,18 +329,13 @@ impl Builder<'_> {
         let old = self.parent.channels.get(CHANNEL);
         let slots = old.map(|channel| channel.content.slots()).unwrap_or_default();
         let (ops, slots) = list_change(slots, &matched(slots, &digests));
-        let change = |op: &SlotOp| {
-            let (position, op) = match *op {
-                SlotOp::DeleteRange { from, end } => (from, ItemOp::DeleteRange { end }),
-                SlotOp::Delete { position } => (position, ItemOp::Delete),
-                SlotOp::Put { position, index } => {
-                    (position, ItemOp::Put(Data::New(Payload::new(encoded[index].bytes.clone()))))
-                }
-            };
-            ItemChange::new(position, op, None)
+        let change = |op: SlotOp<usize>| {
+            let op = op.map(|index| Ok(Data::New(Payload::new(encoded[index].bytes.clone()))))?;
+            Ok(op.into_change())
         };
+        let items = ops.into_iter().map(change).collect::<Result<_>>()?;
         let version = old.map_or(0, |channel| channel.version) + 1;
-        self.changes.push(Change::new(CHANNEL, version, ChangeValue::Items(ops.iter().map(change).collect())));
+        self.changes.push(Change::new(CHANNEL, version, ChangeValue::Items(items)));
         self.state
             .channels
             .insert(CHANNEL.into(), ChannelDigest { version, content: ContentDigest::List(Arc::new(slots)) });

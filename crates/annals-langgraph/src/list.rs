@@ -6,6 +6,9 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use annals::store::batch::{Data, ItemChange, ItemOp};
+
+use crate::Result;
 use crate::typed::Digest;
 
 /// An item of a stored list.
@@ -32,21 +35,35 @@ impl Wanted {
     }
 }
 
-/// An operation on the old list. Range deletes come before the others.
+/// An operation on the old list; `V` tells the item that it puts. Range deletes come before the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SlotOp {
-    DeleteRange {
-        from: u64,
-        end: u64,
-    },
-    Delete {
-        position: u64,
-    },
-    /// Puts the item with this index in the new list. The indexes of the operations ascend.
-    Put {
-        position: u64,
-        index: usize,
-    },
+pub(crate) enum SlotOp<V> {
+    DeleteRange { from: u64, end: u64 },
+    Delete { position: u64 },
+    Put { position: u64, item: V },
+}
+
+impl<V> SlotOp<V> {
+    /// Returns the operation with another description of the item that it puts.
+    pub(crate) fn map<W>(self, item_of: impl FnOnce(V) -> Result<W>) -> Result<SlotOp<W>> {
+        Ok(match self {
+            Self::DeleteRange { from, end } => SlotOp::DeleteRange { from, end },
+            Self::Delete { position } => SlotOp::Delete { position },
+            Self::Put { position, item } => SlotOp::Put { position, item: item_of(item)? },
+        })
+    }
+}
+
+impl SlotOp<Data> {
+    /// Returns the change of the stored list.
+    pub(crate) fn into_change(self) -> ItemChange {
+        let (position, op) = match self {
+            Self::DeleteRange { from, end } => (from, ItemOp::DeleteRange { end }),
+            Self::Delete { position } => (position, ItemOp::Delete),
+            Self::Put { position, item } => (position, ItemOp::Put(item)),
+        };
+        ItemChange::new(position, op, None)
+    }
 }
 
 /// The positions of a list end here.
@@ -77,8 +94,9 @@ pub(crate) fn matched(old: &[ListSlot], new: &[Digest]) -> Vec<Wanted> {
     wanted
 }
 
-/// Returns the operations that make a list of another, and the slots after them. The indexes of old items ascend.
-pub(crate) fn change(old: &[ListSlot], wanted: &[Wanted]) -> (Vec<SlotOp>, Vec<ListSlot>) {
+/// Returns the operations that make a list of another, each put with the index of its item in the new list, and the
+/// slots after them. The indexes of old items ascend.
+pub(crate) fn change(old: &[ListSlot], wanted: &[Wanted]) -> (Vec<SlotOp<usize>>, Vec<ListSlot>) {
     let (mut ops, mut slots) = (Vec::new(), Vec::with_capacity(old.len() + wanted.len()));
     let (mut at, mut next_old) = (0, 0);
     while at < wanted.len() || next_old < old.len() {
@@ -100,7 +118,7 @@ pub(crate) fn change(old: &[ListSlot], wanted: &[Wanted]) -> (Vec<SlotOp>, Vec<L
         for (index, wanted) in wanted[at..at + count].iter().enumerate() {
             let position = free.get(index).map_or(fresh + (index - reused.min(index)) as u64, |slot| slot.position);
             let Wanted::New(digest) = *wanted else { continue };
-            ops.push(SlotOp::Put { position, index: slots.len() });
+            ops.push(SlotOp::Put { position, item: slots.len() });
             slots.push(ListSlot { position, digest });
         }
         delete(&free[reused..], &mut ops);
@@ -112,11 +130,17 @@ pub(crate) fn change(old: &[ListSlot], wanted: &[Wanted]) -> (Vec<SlotOp>, Vec<L
 }
 
 /// Deletes the old items from `next_old` on, and puts all later ones behind them: two items have no room between them.
-fn rewrite(old: &[ListSlot], wanted: &[Wanted], next_old: usize, ops: &mut Vec<SlotOp>, slots: &mut Vec<ListSlot>) {
+fn rewrite(
+    old: &[ListSlot],
+    wanted: &[Wanted],
+    next_old: usize,
+    ops: &mut Vec<SlotOp<usize>>,
+    slots: &mut Vec<ListSlot>,
+) {
     delete(&old[next_old..], ops);
     let mut position = old.last().map_or(0, |slot| slot.position + 1);
     let mut put = |digest| {
-        ops.push(SlotOp::Put { position, index: slots.len() });
+        ops.push(SlotOp::Put { position, item: slots.len() });
         slots.push(ListSlot { position, digest });
         position += 1;
     };
@@ -128,7 +152,7 @@ fn rewrite(old: &[ListSlot], wanted: &[Wanted], next_old: usize, ops: &mut Vec<S
     }
 }
 
-fn delete(slots: &[ListSlot], ops: &mut Vec<SlotOp>) {
+fn delete(slots: &[ListSlot], ops: &mut Vec<SlotOp<usize>>) {
     match slots {
         [] => {}
         [one] => ops.push(SlotOp::Delete { position: one.position }),
@@ -146,7 +170,7 @@ mod tests {
     }
 
     /// Applies the operations as the log does, and returns the list.
-    fn applied(old: &[ListSlot], ops: &[SlotOp], new: &[u8]) -> Vec<u8> {
+    fn applied(old: &[ListSlot], ops: &[SlotOp<usize>], new: &[u8]) -> Vec<u8> {
         let mut list: BTreeMap<u64, u8> = old.iter().map(|slot| (slot.position, slot.digest[0])).collect();
         for op in ops {
             if let SlotOp::DeleteRange { from, end } = op {
@@ -155,7 +179,7 @@ mod tests {
         }
         for op in ops {
             match op {
-                SlotOp::Put { position, index } => _ = list.insert(*position, new[*index]),
+                SlotOp::Put { position, item } => _ = list.insert(*position, new[*item]),
                 SlotOp::Delete { position } => assert!(list.remove(position).is_some()),
                 SlotOp::DeleteRange { .. } => {}
             }

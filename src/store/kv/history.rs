@@ -132,7 +132,7 @@ impl Kv {
         let Ok(under) = KvNamespace::from_labels(namespace).and_then(|of| versions_of(&of, key.as_ref())) else {
             return Ok(found);
         };
-        self.each_version(&under, &mut |stored| {
+        self.each_version(&under, &mut |_, stored| {
             // Another key may have the same hash.
             found.extend((stored.key == key.as_ref()).then_some(stored.version));
         })?;
@@ -155,28 +155,30 @@ impl Kv {
         key: impl AsRef<str>,
     ) -> Result<u64, StoreError> {
         let Ok(namespace) = KvNamespace::from_labels(namespace) else { return Ok(0) };
-        let tables = self.store.backend().side_tables()?;
         let (mut changes, mut count) =
             (vec![KvChange::Delete { namespace: namespace.clone(), key: key.as_ref().into() }], 0);
         if let Ok(under) = versions_of(&namespace, key.as_ref()) {
-            tables.kv_entries(Some(&under), Timestamp::from_micros(i64::MIN), &mut |record| {
-                if StoredVersion::decode(record)?.key == key.as_ref() {
+            self.each_version(&under, &mut |record, stored| {
+                if stored.key == key.as_ref() {
                     count += 1;
                     changes.push(KvChange::Delete { namespace: record.namespace.clone(), key: record.key.clone() });
                 }
-                Ok(true)
             })?;
         }
         for part in changes.chunks(KV_SWEEP_MAX) {
-            tables.commit_kv(part)?;
+            self.store.backend().side_tables()?.commit_kv(part)?;
         }
         Ok(count)
     }
 
-    fn each_version(&self, under: &KvNamespace, visit: &mut dyn FnMut(StoredVersion)) -> Result<(), StoreError> {
+    fn each_version(
+        &self,
+        under: &KvNamespace,
+        visit: &mut dyn FnMut(&KvRecord, StoredVersion),
+    ) -> Result<(), StoreError> {
         let all = Timestamp::from_micros(i64::MIN);
         self.store.backend().side_tables()?.kv_entries(Some(under), all, &mut |record| {
-            visit(StoredVersion::decode(record)?);
+            visit(record, StoredVersion::decode(record)?);
             Ok(true)
         })
     }
@@ -195,7 +197,7 @@ impl KvAsOf {
         let Ok(namespace) = KvNamespace::from_labels(namespace) else { return Ok(None) };
         let Ok(under) = versions_of(&namespace, key.as_ref()) else { return Ok(None) };
         let mut found = PastItems::new(self.at);
-        self.kv.each_version(&under, &mut |stored| found.add(stored))?;
+        self.kv.each_version(&under, &mut |_, stored| found.add(stored))?;
         Ok(found.into_items().into_iter().find(|item| item.key == key.as_ref()))
     }
 
@@ -209,7 +211,7 @@ impl KvAsOf {
         let labels: Vec<String> = std::iter::once(HISTORY.to_owned()).chain(labels).collect();
         let Some(Some(under)) = query::namespace_of(&labels) else { return Ok(Vec::new()) };
         let mut found = PastItems::new(self.at);
-        self.kv.each_version(&under, &mut |stored| found.add(stored))?;
+        self.kv.each_version(&under, &mut |_, stored| found.add(stored))?;
         Ok(found.into_items())
     }
 }
