@@ -1,7 +1,7 @@
 //! The output of a command as it is stored with its task: the ends of stdout and stderr, as they are printed.
 //!
-//! Invariant: what is stored is bounded in bytes and has no secret, also if a secret is printed in parts. *Absent:* the
-//! order of the lines of stdout among those of stderr.
+//! Invariant: the stored output is bounded in bytes and has no secret, also if a secret is printed in parts. *Absent:*
+//! the order of the lines of stdout among those of stderr.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -162,7 +162,7 @@ impl OutputTails {
         locked(&self.stdout).printed().saturating_add(locked(&self.stderr).printed())
     }
 
-    /// Returns the log of a command that has ended or, without `is_whole`, of one that runs.
+    /// Returns the log of a command that has exited or, without `is_whole`, of one that runs or was killed.
     pub(crate) fn log(&self, secrets: &Secrets, is_whole: bool) -> CommandLog {
         let (stdout, stdout_dropped) = locked(&self.stdout).text(secrets, is_whole);
         let (stderr, stderr_dropped) = locked(&self.stderr).text(secrets, is_whole);

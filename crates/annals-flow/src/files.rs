@@ -28,10 +28,11 @@ pub(crate) enum ResultFileError {
 /// Returns `{"path", "bytes", "sha256"}` of a file.
 pub(crate) fn result_of(path: &Path, is_cancelled: &dyn Fn() -> bool) -> Result<Value, ResultFileError> {
     let failed = |source| ResultFileError::Io { path: path.to_owned(), source };
-    let mut file = File::open(path).map_err(failed)?;
-    if !file.metadata().map_err(failed)?.is_file() {
+    // Before it is opened: a named pipe without a writer would block.
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
         return Err(ResultFileError::NotAFile { path: path.to_owned() });
     }
+    let mut file = File::open(path).map_err(failed)?;
     let (mut hasher, mut bytes, mut buffer) = (Sha256::new(), 0_u64, vec![0; 1 << 16]);
     loop {
         let n = match file.read(&mut buffer) {
@@ -76,5 +77,11 @@ mod tests {
         assert!(matches!(result_of(folder.path(), &|| false), Err(ResultFileError::NotAFile { .. })));
         assert!(matches!(result_of(&folder.path().join("b"), &|| false), Err(ResultFileError::Io { .. })));
         assert!(matches!(result_of(&path, &|| true), Err(ResultFileError::Cancelled { .. })));
+        #[cfg(unix)]
+        {
+            let pipe = folder.path().join("pipe");
+            assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+            assert!(matches!(result_of(&pipe, &|| false), Err(ResultFileError::NotAFile { .. })));
+        }
     }
 }

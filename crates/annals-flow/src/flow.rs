@@ -390,10 +390,8 @@ impl Flow {
             (None, Some(_)) => _ = schedules.remove(self.name())?,
             (Some(schedule), Some(before)) if *schedule == before => {}
             (Some(schedule), before) => {
-                schedules.add(schedule)?;
-                if before.is_some_and(|before| before.is_paused()) {
-                    schedules.pause(self.name())?;
-                }
+                let is_paused = before.is_some_and(|before| before.is_paused());
+                schedules.add(&schedule.clone().paused(is_paused))?;
             }
         }
         Ok(())

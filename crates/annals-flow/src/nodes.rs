@@ -131,15 +131,17 @@ fn logged(
     secrets: &Secrets,
     context: &Context,
 ) -> Result<CommandOutput, CommandError> {
-    let shown_item = item.map(|item| text_of(item).chars().take(LOG_ITEM_CHARS_MAX).collect::<String>());
+    // A secret that is cut would not be found.
+    let shown_item =
+        item.map(|item| secrets.redacted(text_of(item)).chars().take(LOG_ITEM_CHARS_MAX).collect::<String>());
     let printed = |tails: &OutputTails, at: PrintedAt| {
         let exit = match at {
             PrintedAt::Running => None,
             PrintedAt::End(exit) => exit,
         };
-        let log = tails.log(secrets, at != PrintedAt::Running);
-        let item = shown_item.clone().map(|item| secrets.redacted(item));
-        let log = CommandLog { item, attempt: context.attempt(), exit, ..log };
+        // The last line of a command that was killed may be half of one.
+        let log = tails.log(secrets, matches!(at, PrintedAt::End(Some(_))));
+        let log = CommandLog { item: shown_item.clone(), attempt: context.attempt(), exit, ..log };
         // A run without a thread stores nothing.
         _ = context.store_output(log.into_value());
     };

@@ -9,11 +9,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use annals_graph::annals::base::Value;
 use annals_graph::task::Interrupt;
 use annals_graph::{RunEnd, RunEvent, RunEventKind};
 use serde_json::json;
 
+use crate::expression::text_of;
 use crate::limits::{NOTIFIED_MAX, NOTIFY_TIMEOUT};
 use crate::process::{CommandWatch, ReadyCommand, shown};
 use crate::secrets::{RedactPattern, SecretSource};
@@ -114,10 +114,6 @@ impl NotifyCommands {
             status => Err(format!("exit code {status}{}", shown(&output.stderr))),
         }
     }
-}
-
-fn text_of(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_json().to_string(), str::to_owned)
 }
 
 impl fmt::Debug for NotifyCommands {

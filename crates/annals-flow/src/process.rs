@@ -33,11 +33,11 @@ pub(crate) struct CommandOutput {
 
 /// The observer of a command that runs.
 pub(crate) struct CommandWatch<'a> {
-    /// Returns whether the command is to be killed. It is asked while the command runs.
+    /// Returns whether the command is to be killed. Called while the command runs.
     pub(crate) is_cancelled: &'a dyn Fn() -> bool,
-    /// Is shown the output at an interval, and whole at the end.
+    /// The function that is called with the output: at an interval while the command runs, and at its end.
     pub(crate) printed: &'a dyn Fn(&OutputTails, PrintedAt),
-    /// The number of bytes at the end of each output that it is shown.
+    /// The number of bytes at the end of each output that are retained for it.
     pub(crate) most: usize,
 }
 

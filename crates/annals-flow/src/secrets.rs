@@ -173,11 +173,15 @@ impl Secrets {
     /// Removes from the end of stderr a beginning that may be the rest of a secret.
     fn uncut(&self, stderr: String) -> String {
         let longest = self.values.iter().map(|(_, value)| value.len()).max().unwrap_or(0);
+        let has_patterns = !self.patterns.is_empty();
+        let margin = if has_patterns { longest.max(crate::limits::REDACT_BYTES_MAX) } else { longest };
         // The text was trimmed, and may have a colon before it.
-        if longest == 0 || stderr.len() + longest < crate::limits::STDERR_BYTES_MAX {
+        if margin == 0 || stderr.len() + margin < crate::limits::STDERR_BYTES_MAX {
             return stderr;
         }
-        let at = (longest..stderr.len()).find(|at| stderr.is_char_boundary(*at)).unwrap_or(stderr.len());
+        // The length of a text of a pattern is not known, but it stands in one line.
+        let line = if has_patterns { stderr.find(['\n', '\r']).map_or(stderr.len(), |at| at + 1) } else { 0 };
+        let at = (longest.max(line)..stderr.len()).find(|at| stderr.is_char_boundary(*at)).unwrap_or(stderr.len());
         format!("..{}", &stderr[at..])
     }
 }
@@ -197,6 +201,10 @@ mod tests {
         let stderr = format!("y-long{}", "x".repeat(crate::limits::STDERR_BYTES_MAX - 6));
         let shown = secrets.redacted(secrets.uncut(stderr));
         assert!(shown.starts_with("..xx") && !shown.contains("long"), "{}", &shown[..20]);
+        let patterns: Arc<[RedactPattern]> = RedactPattern::parse("ghp_*").into_iter().collect();
+        let stderr = format!("abc\n{}", "x".repeat(crate::limits::STDERR_BYTES_MAX - 4));
+        let shown = Secrets::default().with_patterns(&patterns).uncut(stderr);
+        assert!(shown.starts_with("..xx"), "the rest of a token may be in the first line: {}", &shown[..8]);
         let source = SecretSource::default();
         source.set(|_| Some("one\ntwo\n".to_owned()));
         let lines = source.read(&["KEY".to_owned()]).unwrap_or_default();

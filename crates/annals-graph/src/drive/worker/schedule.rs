@@ -269,6 +269,14 @@ impl Schedule {
         self.stored.is_paused
     }
 
+    /// Sets whether it is paused.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn paused(mut self, is_paused: bool) -> Self {
+        self.stored.is_paused = is_paused;
+        self
+    }
+
     /// Returns the first due time after a timestamp; `None` if there is none.
     pub fn next_after(&self, at: Timestamp) -> Option<Timestamp> {
         let micros = match &self.times {
