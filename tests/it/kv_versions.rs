@@ -122,5 +122,18 @@ fn a_key_is_forgotten_with_its_versions() {
     assert_eq!((kv.history(["users"], "ann").unwrap(), kv.get(["users"], "ann").unwrap()), (vec![], None));
     assert_eq!(kv.history(["users"], "bob").unwrap().len(), 1);
     assert_eq!(kv.forget(["users"], "ann").unwrap(), 0);
+    // A namespace of the caller is within that of the versions of another key.
+    kv.put(["users"], "ann", city("Chur")).unwrap();
+    let all = kv.list_namespaces(KvNamespaceQuery::new().prefix(["__history__"])).unwrap();
+    for hash in all.iter().filter_map(|labels| labels.last()) {
+        kv.put(["users", hash], "ann", city("Olten")).unwrap();
+    }
+    assert_eq!(cities(&kv.history(["users"], "ann").unwrap()), [Some("Chur")]);
+    let before = kv.as_of(store.now()).get(["users"], "ann").unwrap().unwrap();
+    assert_eq!(shown(&[before]), [("ann", "Chur")]);
+    assert_eq!(kv.forget(["users"], "ann").unwrap(), 1);
+    for hash in all.iter().filter_map(|labels| labels.last()) {
+        assert_eq!(cities(&kv.history(["users", hash], "ann").unwrap()), [Some("Olten")]);
+    }
     assert_eq!(store.check().unwrap().problems, []);
 }

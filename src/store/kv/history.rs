@@ -132,9 +132,10 @@ impl Kv {
         let Ok(under) = KvNamespace::from_labels(namespace).and_then(|of| versions_of(&of, key.as_ref())) else {
             return Ok(found);
         };
-        self.each_version(&under, &mut |_, stored| {
-            // Another key may have the same hash.
-            found.extend((stored.key == key.as_ref()).then_some(stored.version));
+        self.each_version(&under, &mut |record, stored| {
+            // Namespaces inside may be those of other entries, and another key may have the same hash.
+            let is_own = record.namespace == under && stored.key == key.as_ref();
+            found.extend(is_own.then_some(stored.version));
         })?;
         Ok(found)
     }
@@ -155,12 +156,10 @@ impl Kv {
         key: impl AsRef<str>,
     ) -> Result<u64, StoreError> {
         let Ok(namespace) = KvNamespace::from_labels(namespace) else { return Ok(0) };
-        let (mut changes, mut count) =
-            (vec![KvChange::Delete { namespace: namespace.clone(), key: key.as_ref().into() }], 0);
+        let mut changes = vec![KvChange::Delete { namespace: namespace.clone(), key: key.as_ref().into() }];
         if let Ok(under) = versions_of(&namespace, key.as_ref()) {
             self.each_version(&under, &mut |record, stored| {
-                if stored.key == key.as_ref() {
-                    count += 1;
+                if record.namespace == under && stored.key == key.as_ref() {
                     changes.push(KvChange::Delete { namespace: record.namespace.clone(), key: record.key.clone() });
                 }
             })?;
@@ -168,7 +167,7 @@ impl Kv {
         for part in changes.chunks(KV_SWEEP_MAX) {
             self.store.backend().side_tables()?.commit_kv(part)?;
         }
-        Ok(count)
+        Ok(changes.len() as u64 - 1)
     }
 
     fn each_version(
@@ -197,7 +196,11 @@ impl KvAsOf {
         let Ok(namespace) = KvNamespace::from_labels(namespace) else { return Ok(None) };
         let Ok(under) = versions_of(&namespace, key.as_ref()) else { return Ok(None) };
         let mut found = PastItems::new(self.at);
-        self.kv.each_version(&under, &mut |_, stored| found.add(stored))?;
+        self.kv.each_version(&under, &mut |record, stored| {
+            if record.namespace == under {
+                found.add(stored);
+            }
+        })?;
         Ok(found.into_items().into_iter().find(|item| item.key == key.as_ref()))
     }
 

@@ -335,10 +335,7 @@ impl Kv {
     fn search_first_put(&self, under: Option<&KvNamespace>, query: &KvQuery) -> Result<Vec<KvItem>, StoreError> {
         let (mut found, mut skipped) = (Vec::new(), 0);
         self.store.backend().side_tables()?.kv_entries(under, self.read_at(), &mut |record| {
-            if query.passes_over(record) {
-                return Ok(true);
-            }
-            if query.filters.is_empty() && skipped < query.offset {
+            if query.filters.is_empty() && skipped < query.offset && !query.passes_over(record) {
                 skipped += 1;
                 return Ok(true);
             }
