@@ -71,9 +71,9 @@ impl FoldedMessages {
         summary: impl IntoIterator<Item = Message>,
     ) -> Self {
         let front = messages.iter_positions().take_while(|(position, _)| before.is_none_or(|of| *position < of.from));
-        let (front, tail) = (front.count(), before.map_or(0, |of| messages.iter_from(of.to).count()));
-        let length = before.map_or(0, |of| if front + tail < messages.len() { of.summary.len() } else { 0 });
-        let hidden = if before.is_some() { messages.len() - front - tail } else { 0 };
+        let (front, tail) = (front.count(), before.map_or(0, |of| messages.iter_from(of.positions().end).count()));
+        let hidden = messages.len() - front - tail;
+        let length = before.filter(|_| hidden > 0).map_or(0, |of| of.summary.len());
         // The position of an index of the view; within the summary that of its border.
         let position = |index: usize, border: u64| match index {
             index if index < front => messages.position_of(index),
@@ -82,7 +82,7 @@ impl FoldedMessages {
         };
         let end = messages.end_position();
         let from = position(indices.start, before.map_or(0, |of| of.from)).unwrap_or(end);
-        let to = position(indices.end, before.map_or(0, |of| of.to)).unwrap_or(end).max(from);
+        let to = position(indices.end, before.map_or(0, |of| of.positions().end)).unwrap_or(end).max(from);
         debug_assert!(to <= end, "a fold ends before the next message");
         Self::new(from..to, summary)
     }
@@ -94,7 +94,7 @@ impl FoldedMessages {
 
     /// Returns the positions: the messages before them are the frozen beginning, those after them the tail.
     pub fn positions(&self) -> Range<u64> {
-        self.from..self.to
+        self.from..self.to.max(self.from)
     }
 
     /// Returns the messages of the summary.
@@ -115,7 +115,7 @@ impl FoldedMessages {
         let front = view.len();
         view.extend_from_slice(&self.summary);
         let summary = front..view.len();
-        view.extend(messages.iter_from(self.to).map(|(_, message)| (**message).clone()));
+        view.extend(messages.iter_from(self.positions().end).map(|(_, message)| (**message).clone()));
         if view.len() - summary.len() == messages.len() {
             view.drain(summary);
         }

@@ -2,17 +2,19 @@
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 use super::carried::CarriedHits;
+use super::damaged::is_damage;
 use super::folded::FoldedMessages;
 use super::snapshot::Snapshot;
 use crate::base::limits::PAGE_ROWS_MAX;
+use crate::base::{Namespace, ThreadId};
 use crate::error::Error;
 use crate::store::log::LogExt;
 use crate::store::search::{SearchCursor, SearchHit, SearchIndex, SearchPage};
-use crate::store::{
-    CheckpointRef, PartialText, SearchOptions, SearchQuery, Store, StoreError, ThreadInfo, ThreadQuery,
-};
+use crate::store::{PartialText, SearchOptions, SearchQuery, Store, StoreError, ThreadInfo, ThreadQuery};
 
 impl Store {
     /// Returns the items and values whose text holds every word of a query, such as messages, the newest first: over
@@ -90,21 +92,20 @@ impl Store {
 
     /// Marks the messages that are folded at the heads of their threads.
     fn mark_folded(&self, hits: &mut [SearchHit]) -> Result<(), StoreError> {
-        let mut lists: HashMap<(CheckpointRef, String), Option<FoldedMessages>> = HashMap::new();
+        let mut lists: HashMap<(ThreadId, Namespace, Arc<str>), Option<FoldedMessages>> = HashMap::new();
         let is_message = |hit: &&mut SearchHit| hit.on_head && hit.role.is_some() && !hit.partial;
         for hit in hits.iter_mut().filter(is_message).filter(|hit| hit.carried.is_none()) {
-            let (thread, namespace) = (&hit.point.thread, &hit.point.namespace);
-            let Some(head) = self.backend().head_id(thread, namespace)? else { continue };
-            let head = CheckpointRef::new(thread.clone(), namespace.clone(), head);
-            let list = (head, hit.channel.to_string());
-            let folded = match lists.get(&list) {
-                Some(folded) => folded,
-                None => {
-                    let record = self.backend().checkpoint(&list.0)?.filter(|record| !record.pruned);
-                    let head = record.map(|record| Snapshot::new(self.clone(), record));
-                    // Another value under that name folds nothing.
-                    let folded = head.and_then(|head| head.folded(&hit.channel).ok().flatten());
-                    lists.entry(list).or_insert(folded)
+            let at = &hit.point;
+            let folded = match lists.entry((at.thread.clone(), at.namespace.clone(), Arc::clone(&hit.channel))) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    let head = self.backend().head(&at.thread, &at.namespace)?.filter(|record| !record.pruned);
+                    let folded = match head.map(|record| Snapshot::new(self.clone(), record).folded(&hit.channel)) {
+                        // Another value under that name folds nothing.
+                        Some(Err(error)) if !is_damage(&error) => return Err(error),
+                        found => found.and_then(Result::ok).flatten(),
+                    };
+                    new.insert(folded)
                 }
             };
             hit.folded = folded.as_ref().is_some_and(|folded| folded.holds(hit.position));

@@ -146,14 +146,12 @@ fn point_of(record: &CheckpointRecord) -> (&Namespace, CheckpointId) {
 
 /// Refuses a thread that exists, unless it is the copy of these checkpoints, to which nothing was done yet.
 fn must_be_new(backend: &dyn Log, thread: &ThreadId, records: &[CheckpointRecord]) -> Result<(), StoreError> {
+    let is_changed = !backend.operations(&OperationQuery::new(Some(thread.clone()), 1))?.is_empty();
     for namespace in backend.namespaces(thread)? {
         let mut query = CheckpointQuery::new(thread.clone(), namespace.clone());
         query.limit = 1;
         let found = backend.checkpoints(&query)?.pop().map(|newest| newest.point.checkpoint);
         let mut copied = records.iter().rev().filter(|record| record.point.namespace == namespace);
-        let mut operations = OperationQuery::new(Some(thread.clone()), 0);
-        operations.limit = 1;
-        let is_changed = !backend.operations(&operations)?.is_empty();
         if is_changed || found != copied.next().map(|record| record.point.checkpoint) {
             return Err(StoreError::Conflict { thread: thread.clone(), namespace, expected: None, found });
         }
