@@ -9,12 +9,19 @@ const SCHEMA: &str = include_str!("../schema/schema.sql");
 
 pub(crate) const BEGIN: &str = "BEGIN";
 pub(crate) const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
+macro_rules! plan_as_written {
+    () => {
+        "SET join_collapse_limit = 1; SET from_collapse_limit = 1; SET jit = off"
+    };
+}
 /// The joins are written in the order in which they are best done; looking for another one takes most of the time.
-pub(crate) const PLAN_AS_WRITTEN: &str = "SET join_collapse_limit = 1; SET from_collapse_limit = 1; SET jit = off";
-/// The statements of commits are planned once on a connection: what they join are arrays of few rows with tables by
-/// their keys, whatever the parameters are.
-pub(crate) const PLAN_ONCE: &str = "SET join_collapse_limit = 1; SET from_collapse_limit = 1; SET jit = off; \
-     SET plan_cache_mode = force_generic_plan; SET enable_hashjoin = off; SET enable_mergejoin = off";
+pub(crate) const PLAN_AS_WRITTEN: &str = plan_as_written!();
+/// The statements of commits are planned once on a connection: they join arrays of few rows with tables by their keys,
+/// whatever the parameters are.
+pub(crate) const PLAN_ONCE: &str = concat!(
+    plan_as_written!(),
+    "; SET plan_cache_mode = force_generic_plan; SET enable_hashjoin = off; SET enable_mergejoin = off"
+);
 pub(crate) const COMMIT: &str = "COMMIT";
 pub(crate) const ROLLBACK: &str = "ROLLBACK";
 /// The bytes of the tables in the first schema of the search path, with their indexes and long values.

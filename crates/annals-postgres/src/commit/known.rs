@@ -1,4 +1,4 @@
-//! What a commit compares with its batch: threads at a number of changes, with namespaces and checkpoints.
+//! The state that a commit compares with its batch: threads at a number of changes, with namespaces and checkpoints.
 //!
 //! Invariant: all parts of a known thread were read in one snapshot, or follow from a commit of this process at the
 //! next number. A commit that names the number is refused by the server if anything has changed since.
@@ -58,7 +58,7 @@ pub(crate) struct KnownThread {
     pub(crate) points: HashMap<PointKey, Option<Arc<KnownPoint>>>,
     /// True if it was read and not changed since.
     pub(crate) is_fresh: bool,
-    /// The bytes of the writes of its checkpoints, as [`KnownThread::shrink`] has left them.
+    /// The bytes of the stored writes of its checkpoints, as they were when it was inserted.
     bytes: usize,
     /// Its place in the order of the last uses.
     used: u64,
@@ -92,23 +92,19 @@ impl KnownThread {
             .iter()
             .filter_map(|(namespace, of)| Some((namespace.clone(), of.as_ref()?.head.as_ref()?.0)))
             .collect();
-        let bytes_of = |point: &KnownPoint| {
-            let bytes =
-                |value: &WriteValue| (0..).map_while(|part| value.payload(part)).map(|of| of.len()).sum::<usize>();
-            point.writes.iter().map(|write| bytes(&write.value)).sum::<usize>()
-        };
-        self.bytes = 0;
-        self.points.retain(|key, point| {
-            let Some(bytes) = point.as_deref().filter(|_| heads.contains(key)).map(bytes_of) else { return false };
-            let is_small = bytes <= KNOWN_WRITES_BYTES_MAX;
-            self.bytes += if is_small { bytes } else { 0 };
-            is_small
-        });
+        let is_small = |point: &KnownPoint| bytes_of(point) <= KNOWN_WRITES_BYTES_MAX;
+        self.points.retain(|key, point| heads.contains(key) && point.as_deref().is_some_and(is_small));
         self.spaces.retain(|_, of| of.is_some());
     }
 }
 
-/// What plans of batches look at.
+/// Returns the bytes of the stored writes of a checkpoint.
+fn bytes_of(point: &KnownPoint) -> usize {
+    let bytes = |value: &WriteValue| (0..).map_while(|part| value.payload(part)).map(|of| of.len()).sum::<usize>();
+    point.writes.iter().map(|write| bytes(&write.value)).sum()
+}
+
+/// The threads, operations and checkpoints that plans of batches read.
 #[derive(Debug, Default)]
 pub(crate) struct Needs {
     pub(crate) threads: BTreeMap<ThreadId, ThreadNeeds>,
@@ -243,7 +239,8 @@ impl KnownThreads {
 
     /// Adds a thread, or replaces what was known of it.
     pub(crate) fn insert(&mut self, mut thread: KnownThread) {
-        self.remove(&thread.id.clone());
+        self.remove(&thread.id);
+        thread.bytes = thread.points.values().flatten().map(|point| bytes_of(point)).sum();
         thread.used = self.uses.last_key_value().map_or(0, |(last, _)| last + 1);
         self.bytes += thread.bytes;
         self.uses.insert(thread.used, thread.id.clone());
@@ -265,9 +262,9 @@ impl KnownThreads {
         }
     }
 
-    /// Forgets all threads.
+    /// Forgets everything.
     pub(crate) fn clear(&mut self) {
-        *self = Self { operations: std::mem::take(&mut self.operations), ..Self::default() };
+        *self = Self::default();
     }
 }
 

@@ -34,7 +34,7 @@ use crate::follow::Notifier;
 use crate::limits::{ATTEMPTS_MAX, BACKOFF_FIRST, GROUP_MAX, PLANS_MAX, WRITE_CONNECTIONS};
 use crate::rows::Cells;
 
-/// What is handed to the writer.
+/// A job of the writer.
 #[derive(Debug)]
 pub(crate) enum WriteJob {
     /// A batch, and the number of changes that its thread must have.
@@ -151,7 +151,7 @@ impl ServerClock {
     }
 }
 
-/// What the writer knows between groups. No lock of it is held while the server is waited for.
+/// The state of the writer between groups. Its lock is not held while the server is waited for.
 struct WriterState {
     clock: ServerClock,
     known: KnownThreads,
@@ -168,7 +168,7 @@ pub(crate) struct GroupWriter {
     state: Mutex<WriterState>,
 }
 
-/// What a group in progress keeps from other groups.
+/// The threads and chains of a group in progress, which other groups must not touch, and its number of jobs.
 struct BusyGroup {
     len: usize,
     threads: BTreeSet<ThreadId>,
@@ -232,7 +232,11 @@ impl GroupWriter {
     /// Writes a group: each job is settled when this returns.
     async fn write(&self, lane: usize, mut group: Vec<PendingJob>) {
         let (mut backoff, mut faults) = (BACKOFF_FIRST, 0);
-        group.iter().flat_map(|of| of.needs.threads.keys()).for_each(|id| self.state.lock().known.age(id));
+        {
+            let mut state = self.state.lock();
+            state.known.forget_old();
+            group.iter().flat_map(|of| of.needs.threads.keys()).for_each(|id| state.known.age(id));
+        }
         while !group.is_empty() {
             let (entered, members) = match self.enter(lane, &group[0]).await {
                 Ok(entered) => entered,
@@ -406,7 +410,6 @@ impl GroupWriter {
             }
             stored.push((job, operation));
         }
-        state.known.forget_old();
         drop(state);
         if !stored.is_empty() {
             self.signal.notify();
