@@ -330,7 +330,7 @@ impl<'a> SessionWriter<'a> {
         let (version, at) = (start.version + 1, self.time(turn.last()));
         let has_summary = turn.iter().any(|message| is_summary(&message.message));
         // A program may have changed the list in the store, so that its positions are not the numbers of the messages.
-        let folded = folded(line).filter(|_| has_summary);
+        let folded = if has_summary { folded(line) } else { None };
         let folded = folded.and_then(|count| (start.position + count as u64).checked_sub(from as u64));
         let id = self.push(Some(Parent::Local(start.id)), start.step + 1, at, turn, count, |checkpoint| {
             checkpoint.changes.push(Change::new(MESSAGES, version, ChangeValue::Items(items)));
