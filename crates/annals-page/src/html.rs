@@ -113,9 +113,8 @@ impl Html {
     /// read later, it is the minute.
     pub(crate) fn time(&mut self, class: &str, now: impl Into<Option<Timestamp>>, then: Timestamp) -> &mut Self {
         let whole = then.to_string();
-        let minute = || whole.chars().take(16).map(|c| if c == 'T' { ' ' } else { c }).collect();
+        let minute = || whole.chars().take(16).map(|c| if c == 'T' { ' ' } else { c }).collect::<String>();
         let shown = now.into().map_or_else(minute, |now| age(now, then));
-        let shown = shown.replace('T', " ");
         self.element("time", &[("class", class), ("datetime", &whole), ("title", &whole)], &shown)
     }
 
@@ -196,6 +195,18 @@ mod tests {
             "<p title=\"&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;\">\
              &lt;b onclick=&#39;x&#39;&gt;&amp;amp;\\u{202e}\\u{0}&lt;/b&gt;</p>"
         );
+    }
+
+    #[test]
+    fn an_age_is_shown_as_it_is_written() {
+        let (then, week) = (Timestamp::from_micros(3_600_000_000), Timestamp::from_micros(3 * 86_400_000_000));
+        let shown = |now: Option<Timestamp>| {
+            let mut html = Html::new();
+            html.time("age", now, then);
+            html.into_markup()
+        };
+        assert!(shown(Some(week)).contains(">Thu 01:00<"), "{}", shown(Some(week)));
+        assert!(shown(None).contains(">1970-01-01 01:00<"), "{}", shown(None));
     }
 
     #[test]

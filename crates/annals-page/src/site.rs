@@ -74,10 +74,10 @@ pub struct SiteSummary {
 /// # }
 /// ```
 pub fn write_site(store: &Store, folder: &Path, name: &str) -> Result<SiteSummary, PageError> {
-    let documents = folder.join(DOCUMENTS);
-    fs::create_dir_all(&documents).map_err(|source| unusable(&documents, source))?;
     // The first page of the index tells whether the folder is that of a site, before anything is written.
     mark_of(&folder.join(index_name(0)))?;
+    let documents = folder.join(DOCUMENTS);
+    fs::create_dir_all(&documents).map_err(|source| unusable(&documents, source))?;
     let mut site = Site { store, folder, documents, name, seen: HashSet::new(), summary: SiteSummary::default() };
     let pages = site.write()?;
     site.clean(pages)?;
@@ -140,7 +140,7 @@ impl Site<'_> {
     fn document(&mut self, entry: &ThreadEntry) -> Result<(), PageError> {
         let id = entry.info.id().as_str();
         let path = self.documents.join(document_name(id));
-        let stamp = format!("{:016x} {}", hash(id), stamp(entry));
+        let stamp = format!("{:016x} {}", hash(id), stamp(self.store, entry)?);
         let mark = mark_of(&path)?;
         if mark == FileMark::Own(stamp.clone()) {
             self.summary.unchanged += 1;
@@ -273,8 +273,10 @@ fn hash(text: &str) -> u64 {
 }
 
 /// Returns a text that differs if the document of a thread would differ.
-fn stamp(entry: &ThreadEntry) -> String {
+fn stamp(store: &Store, entry: &ThreadEntry) -> Result<String, PageError> {
     let (info, facts) = (&entry.info, entry.info.facts());
+    let forks = store.thread(info.id())?.forks()?;
+    let forks: Vec<String> = forks.iter().map(ToString::to_string).collect();
     let shown = [
         STYLE,
         env!("CARGO_PKG_VERSION"),
@@ -283,8 +285,9 @@ fn stamp(entry: &ThreadEntry) -> String {
         entry.words().unwrap_or_default(),
         facts.project.as_deref().unwrap_or_default(),
         &info.partial().map(|half| format!("{} {}", half.words, half.updated)).unwrap_or_default(),
+        &forks.join("\0"),
     ];
-    format!("{:016x}", hash(&shown.join("\0")))
+    Ok(format!("{:016x}", hash(&shown.join("\0"))))
 }
 
 /// Returns the name of the document of a thread: readable letters of its id, and a hash that tells it apart.

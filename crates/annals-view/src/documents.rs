@@ -1,7 +1,8 @@
 //! Differences and hits of a search as JSON, as the command prints it and the pages serve it.
 
 use annals::base::Value;
-use annals::history::{ChannelDiff, Diff, EntryDiff, ItemDiff, Snapshot};
+use annals::history::{ChannelDiff, Diff, EntryDiff, FoldedMessages, ItemDiff, Snapshot};
+use annals::store::StoreError;
 use annals::store::search::SearchHit;
 use serde_json::{Value as Json, json};
 
@@ -124,6 +125,25 @@ fn sides(mut document: Json, before: Option<&Value>, after: Option<&Value>) -> J
         }
     }
     document
+}
+
+/// Returns the messages of a list that are folded at a point; `None` if none are. Another value under the name of the
+/// fold folds nothing.
+///
+/// # Errors
+/// As [`Snapshot::folded`], but for [`StoreError::Corrupt`].
+pub fn folded_messages(at: &Snapshot, channel: &str) -> Result<Option<FoldedMessages>, StoreError> {
+    match at.folded(channel) {
+        Err(StoreError::Corrupt { .. }) => Ok(None),
+        folded => folded,
+    }
+}
+
+/// Returns the document of folded messages, as `annals show --messages --json` has it.
+pub fn folded_document(folded: &FoldedMessages) -> Json {
+    let positions = folded.positions();
+    let summary: Vec<Json> = folded.summary().iter().map(|message| Value::Map(message.to_map()).to_json()).collect();
+    json!({ "from": positions.start, "to": positions.end, "summary": summary })
 }
 
 /// Returns the document of a hit, as `annals search --json` has it.

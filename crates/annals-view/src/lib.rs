@@ -40,5 +40,7 @@ pub mod words;
 
 pub use changes::{ChangedChannel, changes, changes_of_all, is_state};
 pub use checkpoint::ListedCheckpoint;
-pub use documents::{ChangedMember, channel_document, difference_document, hit_document, members};
+pub use documents::{
+    ChangedMember, channel_document, difference_document, folded_document, folded_messages, hit_document, members,
+};
 pub use thread::ListedThread;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use annals::history::{Damaged, Snapshot};
 use annals::store::record::ChannelValue;
 use annals::store::{ItemRange, StoreError};
+use annals_view::folded_messages;
 use annals_view::words::{count, shortened, stored_parent};
 use annals_view::{ListedCheckpoint, is_state};
 use data_encoding::BASE64;
@@ -97,30 +98,27 @@ fn messages(at: &Snapshot, channel: &str, positions: &[u64], out: &mut dyn Write
     let thread = at.store().thread(at.point().thread.as_str())?;
     let tree = BranchTree::read(&thread.with_namespace(at.point().namespace.clone()))?;
     out.write_all(b"<div class=\"talk alone\"><ol class=\"messages\">").map_err(unwritten)?;
+    let folded = folded_messages(at, channel)?;
+    let talk_rows = |rows, halves| {
+        let folded = folded.clone();
+        TalkRows { at, channel, tree: &tree, rows, halves, folded, has_links: false }
+    };
     for page in positions.chunks(MESSAGES_MAX) {
         let (Some(from), Some(to)) = (page.first(), page.last()) else { continue };
         let range = ItemRange::Positions(*from, to.saturating_add(1));
         let items = at.read_items(channel, range, Damaged::Placeholder)?;
-        let mut part = talk_rows(at, channel, &tree);
-        part.rows = rows(at, channel, items)?;
+        let part = talk_rows(rows(at, channel, items)?, Vec::new());
         let mut html = Html::new();
         part.items(&mut html);
         out.write_all(html.into_markup().as_bytes()).map_err(unwritten)?;
     }
     // Half an answer may be the only message.
-    let mut part = talk_rows(at, channel, &tree);
-    let halves = at.partials()?;
-    part.halves = halves.into_iter().filter(|half| *half.channel == *channel).collect();
+    let halves = at.partials()?.into_iter().filter(|half| *half.channel == *channel).collect();
+    let part = talk_rows(Vec::new(), halves);
     let mut html = Html::new();
     part.items(&mut html);
     out.write_all(html.into_markup().as_bytes()).map_err(unwritten)?;
     out.write_all(b"</ol></div>").map_err(unwritten)
-}
-
-fn talk_rows<'t>(at: &'t Snapshot, channel: &'t str, tree: &'t BranchTree) -> TalkRows<'t> {
-    // Another value under that name folds nothing.
-    let folded = at.folded(channel).ok().flatten();
-    TalkRows { at, channel, tree, rows: Vec::new(), halves: Vec::new(), folded, has_links: false }
 }
 
 /// Returns the newest steps of a thread without messages.

@@ -7,6 +7,7 @@ use annals::base::Value;
 use annals::history::{Damaged, ListItem, PartialMessage, Snapshot};
 use annals::store::{ItemRange, StoreError};
 use annals_view::words::{count, place, shortened};
+use annals_view::{folded_document, folded_messages};
 use serde_json::{Value as Json, json};
 
 use super::heading::{heading, name, tabs};
@@ -83,8 +84,7 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
     if rows.is_empty() && halves.is_empty() {
         html.within("p", &[("class", "empty")], |html| _ = html.literal("<b>No message is here.</b>"));
     } else {
-        // Another value under that name folds nothing.
-        let folded = at.folded(&channel).ok().flatten();
+        let folded = folded_messages(at, &channel)?;
         let rows = TalkRows { at, channel: &channel, tree: &tree, rows, halves, folded, has_links: true };
         rows.add_to(&mut html, first == 0);
     }
@@ -97,8 +97,7 @@ fn document(at: &Snapshot, channel: &str, items: &[ListItem<Value>]) -> Result<J
     document["schema"] = json!(1);
     document["channel"] = json!(channel);
     document["messages"] = items.iter().filter_map(|item| Some(item.item.as_ref().ok()?.to_json())).collect();
-    let folded = at.folded(channel).ok().flatten().and_then(|folded| serde_json::to_value(folded).ok());
-    document["folded"] = json!(folded);
+    document["folded"] = folded_messages(at, channel)?.as_ref().map_or(Json::Null, folded_document);
     let halves = at.partials()?.into_iter().filter(|half| *half.channel == *channel);
     document["partials"] = halves.map(|half| Value::Map(half.message.to_map()).to_json()).collect();
     Ok(document)
@@ -112,7 +111,7 @@ fn markdown(screen: &Screen<'_>, at: &Snapshot, channel: &str) -> Result<String,
         Ok(())
     })?;
     let info = screen.thread(at)?.info()?;
-    let mut folded = at.folded(channel).ok().flatten();
+    let mut folded = folded_messages(at, channel)?;
     let mut document = String::new();
     markdown::add_heading(&mut document, "#", &name(&info));
     document.push_str(&format!("\n{}, step {}, {}\n", at.id(), at.step(), at.created_at()));

@@ -56,6 +56,10 @@ fn a_site_is_brought_up_to_date() {
     store.thread("bare").unwrap().facts().title("Bare & named").save().unwrap();
     assert_eq!(write_site(&store, &site, "chats").unwrap().written, 2, "a fact is shown too");
     assert!(read(&site.join("index.html")).contains("Bare &amp; named"));
+    store.thread("trip").unwrap().at("@").unwrap().fork_to("trip by boat").unwrap();
+    assert_eq!(write_site(&store, &site, "chats").unwrap().written, 2, "the thread has a link to its fork");
+    store.thread("trip by boat").unwrap().facts().archive().save().unwrap();
+    assert_eq!(write_site(&store, &site, "chats").unwrap().removed, 1);
     store.thread("bare").unwrap().facts().archive().save().unwrap();
     fs::write(site.join("t").join("x.html.annals-unfinished"), "half").unwrap();
     let fewer = write_site(&store, &site, "chats").unwrap();
@@ -67,6 +71,9 @@ fn a_site_is_brought_up_to_date() {
 fn a_file_of_somebody_else_is_not_touched() {
     let (store, folder) = (two_threads(), tempfile::tempdir().unwrap());
     let site = folder.path();
+    fs::write(site.join("index.html"), "mine").unwrap();
+    assert!(matches!(write_site(&store, site, "chats"), Err(PageError::ForeignFile { .. })));
+    assert_eq!(names(site), ["index.html"], "nothing was written");
     fs::create_dir(site.join("t")).unwrap();
     for (name, own) in [("index.html", "mine"), ("notes.html", "<!doctype html>\n"), ("t/other.html", "mine too")] {
         fs::write(site.join(name), own).unwrap();
