@@ -1,4 +1,4 @@
-//! `annals logs`: what the commands of a thread's workflow have printed, the oldest first, also those that run.
+//! `annals logs`: the stored output of the commands of a workflow, oldest first, also of those that run.
 //!
 //! JSON: `{"schema": 1, "thread", "logs": [{"node", "item", "step", "task", "state", "started_at", "seconds",
 //! "attempt", "exit", "stdout", "stdout_dropped", "stderr", "stderr_dropped"}], "more"}`. The end of each output is
@@ -25,7 +25,7 @@ use crate::steps::seconds;
 const GAP_MAX: usize = 1_000;
 /// Namespaces of subgraphs that are read, unless all logs are asked for.
 const NAMESPACES_MAX: usize = 1_000;
-/// The wait between two looks at a thread that runs.
+/// The pause between two reads of a thread that runs.
 const WAIT: Duration = Duration::from_secs(1);
 /// The cells of an item in the line of its log.
 const ITEM_CELLS: usize = 60;
@@ -65,9 +65,14 @@ pub(crate) fn run(args: &args::LogsArgs, store: &Store, out: &mut Printer) -> Re
         return Ok(u8::from(is_empty));
     }
     let mut watch = thread.watch()?;
-    while is_under_way(&thread)? && !out.reader_is_gone() {
-        // A commit without a checkpoint, as that of an output, is seen at the end of the wait.
-        watch.next(WAIT)?;
+    let mut is_last = false;
+    while !is_last && !out.reader_is_gone() {
+        // The state is taken before the outputs: those of a run that ends meanwhile are printed.
+        is_last = !is_under_way(&thread)?;
+        if !is_last {
+            // A commit without a checkpoint, as that of an output, is seen at the end of the wait.
+            watch.next(WAIT)?;
+        }
         read(&thread, args)?.0.iter().try_for_each(|log| shown.print(log, out))?;
         out.flush()?;
     }

@@ -58,13 +58,15 @@ struct SpanWriter<'a> {
     written: usize,
     /// Steps that have not ended.
     open: usize,
+    /// Model calls of pruned checkpoints.
+    pruned: usize,
 }
 
 pub(crate) fn export(name: &str, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let thread = thread(store, name)?;
     let graph = thread.info()?.graph().unwrap_or_default().to_owned();
-    let mut writer =
-        SpanWriter { thread: &thread, graph, runs: BTreeMap::new(), spans: Vec::new(), written: 0, open: 0 };
+    let (runs, spans) = (BTreeMap::new(), Vec::new());
+    let mut writer = SpanWriter { thread: &thread, graph, runs, spans, written: 0, open: 0, pruned: 0 };
     for step in thread.steps()? {
         let step = step?;
         writer.add_step(&step)?;
@@ -75,7 +77,11 @@ pub(crate) fn export(name: &str, store: &Store, out: &mut Printer) -> Result<u8,
         calls.push(call.clone());
         Ok(())
     })?;
-    for (number, call) in calls.iter().enumerate() {
+    // The calls of a checkpoint follow each other: their numbers in it stay when others come.
+    let (mut last, mut number) = (None, 0);
+    for call in &calls {
+        number = if last == Some(call.point.checkpoint) { number + 1 } else { 0 };
+        last = Some(call.point.checkpoint);
         writer.add_call(number, call)?;
         writer.flush(LINE_SPANS, out)?;
     }
@@ -83,6 +89,9 @@ pub(crate) fn export(name: &str, store: &Store, out: &mut Printer) -> Result<u8,
     writer.flush(1, out)?;
     if writer.open > 0 {
         output::note(format!("{} left out: no end is stored", count(writer.open, "step")));
+    }
+    if writer.pruned > 0 {
+        output::note(format!("{} left out: their checkpoints were pruned", count(writer.pruned, "model call")));
     }
     Ok(u8::from(writer.written == 0))
 }
@@ -114,7 +123,13 @@ impl SpanWriter<'_> {
 
     /// Adds the span of a model call: from the checkpoint before it to its own.
     fn add_call(&mut self, number: usize, call: &UsageCall) -> Result<(), StoreError> {
-        let at = self.thread.with_namespace(call.point.namespace.clone()).at(call.point.checkpoint)?;
+        let at = match self.thread.with_namespace(call.point.namespace.clone()).at(call.point.checkpoint) {
+            Err(StoreError::CheckpointPruned { .. }) => {
+                self.pruned += 1;
+                return Ok(());
+            }
+            at => at?,
+        };
         let ended = at.created_at();
         let begun = match at.parent() {
             Ok(parent) => parent.map_or(ended, |parent| parent.created_at().min(ended)),

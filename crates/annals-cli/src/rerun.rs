@@ -20,7 +20,7 @@ use crate::interrupt;
 use crate::key::NamedStore;
 use crate::output::{self, Printer, columns, count, cut, escape};
 use crate::point::resolve;
-use crate::update::set_channels;
+use crate::update::{set_channels, verify_sets};
 use crate::words::{self, Waits, brief};
 
 /// Names of forks that are tried before one has to be given.
@@ -39,6 +39,8 @@ pub(crate) fn run(args: &args::RerunArgs, store: NamedStore<'_>, out: &mut Print
             .hint("name a point before the end: annals log THREAD lists them, THREAD~1 is the one before the head"));
     }
     let original = store.thread(from.point().thread.as_str())?;
+    // Before anything is written.
+    verify_sets(&from, &args.set)?;
     let fork = from.fork_to(&fork_name(args, &store, &original)?)?;
     if !args.set.is_empty() {
         set_channels(&fork, &args.set)?;

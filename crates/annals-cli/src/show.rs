@@ -16,6 +16,7 @@ use annals::history::{Blame, FoldedMessages, Snapshot};
 use annals::store::record::ChannelValue;
 use annals::store::{ItemRange, Source, Store};
 use annals_runs::{SnapshotRuns, ThreadStatus};
+use annals_view::{folded_document, folded_messages};
 use serde_json::{Map, Value as Json, json};
 
 use crate::args;
@@ -88,7 +89,7 @@ fn part(at: &Snapshot, text: &str, out: &mut Printer) -> Result<u8, CommandFailu
 
 fn messages(at: &Snapshot, n: usize, out: &mut Printer) -> Result<u8, CommandFailure> {
     let channel = words::message_channel(at)?;
-    let folded = at.folded(&channel)?;
+    let folded = folded_messages(at, &channel)?;
     let mut items: Vec<(u64, Json)> = Vec::new();
     at.visit_items(&channel, ItemRange::Tail(n), |row| {
         items.push((row.position, row.to_value()?.to_json()));
@@ -100,7 +101,7 @@ fn messages(at: &Snapshot, n: usize, out: &mut Printer) -> Result<u8, CommandFai
         let mut document = words::place(at);
         document["channel"] = json!(&*channel);
         document["messages"] = items.into_iter().map(|(_, item)| item).collect();
-        document["folded"] = folded.map_or(Json::Null, |folded| folded_json(&folded));
+        document["folded"] = folded.map_or(Json::Null, |folded| folded_document(&folded));
         document["partials"] = Json::Array(halves);
         out.json(&words::with_schema(document))?;
         return Ok(0);
@@ -132,12 +133,6 @@ fn summary(folded: &FoldedMessages, out: &mut Printer) -> Result<(), CommandFail
         out.line(format!("{said} {}", out.dim("(the summary that the model sees)")))?;
     }
     Ok(())
-}
-
-fn folded_json(folded: &FoldedMessages) -> Json {
-    let positions = folded.positions();
-    let summary: Vec<Json> = folded.summary().iter().map(|message| Value::Map(message.to_map()).to_json()).collect();
-    json!({ "from": positions.start, "to": positions.end, "summary": summary })
 }
 
 fn text(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), CommandFailure> {

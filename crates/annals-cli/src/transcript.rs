@@ -8,6 +8,7 @@ use std::io::Write;
 use annals::history::Snapshot;
 use annals::store::ItemRange;
 use annals_page::{PageError, markdown_folded, markdown_heading, markdown_message, write_document};
+use annals_view::folded_messages;
 
 use crate::errors::CommandFailure;
 
@@ -25,7 +26,7 @@ pub(crate) fn markdown(at: &Snapshot, channel: &str, out: &mut dyn Write) -> Res
         positions.push(row.position);
         Ok(())
     })?;
-    let mut folded = at.folded(channel)?;
+    let mut folded = folded_messages(at, channel)?;
     for page in positions.chunks(PAGE) {
         let (Some(first), Some(last)) = (page.first(), page.last()) else { continue };
         let items = at.items(channel, ItemRange::Positions(*first, last.saturating_add(1)))?;

@@ -77,6 +77,15 @@ fn with_sets(thread: &Thread, texts: &[String]) -> Result<ThreadWrite, CommandFa
     Ok(write)
 }
 
+/// Verifies the values that `--set` gives against a checkpoint, without a write.
+pub(crate) fn verify_sets(at: &Snapshot, texts: &[String]) -> Result<(), CommandFailure> {
+    let mut sets = NewValues { head: Some(at.clone()), values: Vec::new(), entries: Vec::new(), read: None };
+    texts.iter().try_for_each(|text| {
+        let (name, value) = assignment(text)?;
+        sets.set(name, value)
+    })
+}
+
 /// The values that `--set` gives to channels.
 struct NewValues {
     head: Option<Snapshot>,

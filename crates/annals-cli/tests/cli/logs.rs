@@ -88,6 +88,9 @@ fn a_rerun_stands_beside_its_original() {
     let second = rerun(&bench, &["--json"]);
     let compared = lines(&second).1;
     assert_eq!((&compared["thread"], &compared["channels"]), (&json!("build-rerun-2"), &json!([])), "{compared}");
+    let refused = rerun(&bench, &["--set", "nope.x=1"]);
+    assert_ne!(code(&refused), 0, "{refused:?}");
+    assert!(!bench.text(&["threads"]).contains("build-rerun-3"), "a value that is refused leaves no fork");
     let named = rerun(&bench, &["--name", "build"]);
     assert!(code(&named) == 5 && stderr(&named).contains("exists already"), "{named:?}");
     let ended = bench.annals(&["rerun", "build", "build.toml"]);

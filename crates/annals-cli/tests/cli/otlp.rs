@@ -120,6 +120,25 @@ fn runs_steps_and_model_calls_are_spans() {
 }
 
 #[test]
+fn the_calls_of_pruned_checkpoints_are_left_out() {
+    let bench = Bench::new();
+    let store = Store::open(bench.path("store.db")).unwrap();
+    let thread = store.thread("t").unwrap();
+    for n in 0..3 {
+        thread.write().set("n", n).usage(annals::history::ModelUsage::new(3, 4)).commit().unwrap();
+    }
+    drop((thread, store));
+    let calls = |bench: &Bench| {
+        let all = spans(bench, "t");
+        all.iter().filter(|span| span["name"] == "chat").map(|span| span["spanId"].clone()).collect::<Vec<_>>()
+    };
+    let before = calls(&bench);
+    assert_eq!(before.len(), 3);
+    bench.text(&["prune", "t", "--keep-last", "1", "--yes"]);
+    assert_eq!(calls(&bench), before[2..], "the ids of the others stay");
+}
+
+#[test]
 fn a_wrong_document_is_not_of_the_protocol() {
     for (wrong, at) in [
         (json!({ "resourceSpans": {} }), "data.resourceSpans is no list"),
