@@ -105,26 +105,20 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Writes the counts of a usage that are not 0; one with other members than these counts as a whole.
+/// Writes the counts of a usage that are not 0. A usage with other members is written whole.
 fn write_usage<S: Serializer>(usage: &RunUsage, serializer: S) -> Result<S::Ok, S::Error> {
-    let counts = &usage.counts;
+    let mut rest = usage.clone();
+    let counts = &mut rest.counts;
     let members = [
-        ("input_tokens", counts.input_tokens),
-        ("cache_write_tokens", counts.cache_write_tokens),
-        ("cache_read_tokens", counts.cache_read_tokens),
-        ("output_tokens", counts.output_tokens),
-        ("output_reasoning_tokens", counts.output_reasoning_tokens),
-        ("requests", usage.requests),
-        ("tool_calls", usage.tool_calls),
+        ("input_tokens", std::mem::take(&mut counts.input_tokens)),
+        ("cache_write_tokens", std::mem::take(&mut counts.cache_write_tokens)),
+        ("cache_read_tokens", std::mem::take(&mut counts.cache_read_tokens)),
+        ("output_tokens", std::mem::take(&mut counts.output_tokens)),
+        ("output_reasoning_tokens", std::mem::take(&mut counts.output_reasoning_tokens)),
+        ("requests", std::mem::take(&mut rest.requests)),
+        ("tool_calls", std::mem::take(&mut rest.tool_calls)),
     ];
-    let mut written = RunUsage::default();
-    written.counts.input_tokens = counts.input_tokens;
-    written.counts.cache_write_tokens = counts.cache_write_tokens;
-    written.counts.cache_read_tokens = counts.cache_read_tokens;
-    written.counts.output_tokens = counts.output_tokens;
-    written.counts.output_reasoning_tokens = counts.output_reasoning_tokens;
-    (written.requests, written.tool_calls) = (usage.requests, usage.tool_calls);
-    if written != *usage {
+    if rest != RunUsage::default() {
         return usage.serialize(serializer);
     }
     serializer.collect_map(members.into_iter().filter(|(_, count)| *count != 0))

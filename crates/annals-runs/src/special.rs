@@ -58,7 +58,7 @@ variants! {
         Given => (-16, "__given__"),
         /// The time in microseconds at which a task ended, of a run that records the ends of its tasks.
         Ended => (-18, "__ended__"),
-        /// What a task has put out beside its result, as its node stores it while it runs and at its end.
+        /// The output of a task beside its result, as its node stores it while it runs and at its end.
         Output => (-19, "__output__"),
     }
     /// Returns the index and the channel.

@@ -94,7 +94,7 @@ pub struct StepInfo {
     pub result: Option<Value>,
     /// The time at which it goes on, if it sleeps or waits for its next attempt.
     pub wake_at: Option<Timestamp>,
-    /// What its last attempt has put out beside its result, also while it runs: see `Context::store_output` of the
+    /// The output of its last attempt beside its result, also while it runs: see `Context::store_output` of the
     /// executor.
     pub output: Option<Value>,
 }

@@ -143,13 +143,13 @@ impl RunHost {
 
     /// Returns the batch with a special write of a running task; `None` in a run that stores at its end, and after the
     /// end of the task. The batch stands outside the run's chain of commits, which a refusal of the batch must not end.
-    fn beside_result(&self, context: &Context, write: NewWrite) -> Option<Batch> {
+    fn beside_result(&self, context: &Context, write: impl FnOnce() -> Option<NewWrite>) -> Option<Batch> {
         let checkpoint = context.checkpoint()?;
         if self.durability == Durability::Exit || context.life().is_over() {
             return None;
         }
         let path = context.calls().path.text(context.node());
-        let writes = NewWrites::new(checkpoint, context.task(), path).with(vec![write]);
+        let writes = NewWrites::new(checkpoint, context.task(), path).with(vec![write()?]);
         let batch = self.writes_of(context, writes)?;
         Some(self.session.lock().leased(batch, false))
     }
@@ -209,8 +209,7 @@ impl Host for RunHost {
         if commits.persists_message(context.task()) {
             return false;
         }
-        let content = PartialMessage::new(channel, message, started, thread.store().now());
-        let Ok(write) = content.to_write() else { return false };
+        let write = || PartialMessage::new(channel, message, started, thread.store().now()).to_write().ok();
         let Some(batch) = self.beside_result(context, write) else { return false };
         commits.persist_message(context.task(), thread.store(), batch);
         true
@@ -218,8 +217,7 @@ impl Host for RunHost {
 
     fn store_output(&self, context: &Context, output: &Value) -> bool {
         let Some(thread) = &self.thread else { return false };
-        let Ok(encoded) = Encoded::encode(output) else { return false };
-        let write = SpecialWrite::Output.write(WriteValue::One(encoded.into()));
+        let write = || Some(SpecialWrite::Output.write(WriteValue::One(Encoded::encode(output).ok()?.into())));
         let Some(batch) = self.beside_result(context, write) else { return false };
         // The end of the task is submitted later: when it is stored, so is this.
         drop(thread.store().submit(batch));
