@@ -1,5 +1,7 @@
 //! Compactions of lists of messages: the model's view, undo, forks, races, and what is refused, on both backends.
 
+use std::ops::Range;
+
 use annals::base::{CheckpointId, Value};
 use annals::history::{FoldedMessages, MessageCompaction, ModelUsage, PrunePolicy};
 use annals::message::ToolCall;
@@ -208,7 +210,8 @@ fn what_cannot_be_folded_is_refused_by_name() {
         assert_eq!(field_of(&error), "compaction.channel");
         let thread = talk(store, "t", 6);
         let messages: Messages = head(&thread).messages("messages", ItemRange::All).unwrap().into_iter().collect();
-        assert_eq!(FoldedMessages::new(2..0, []).view(&messages).len(), 6, "a range that ends before it begins");
+        let backwards = FoldedMessages::new(Range { start: 2, end: 0 }, []);
+        assert_eq!(backwards.view(&messages).len(), 6, "a range that ends before it begins");
         for (keep_first, keep_last) in [(6, 0), (0, 6), (3, 3), (5, 4), (usize::MAX, usize::MAX)] {
             let error = refused(&thread, compaction("s", keep_first, keep_last));
             assert!(error.to_string().contains("has 6 messages"), "{error}");
