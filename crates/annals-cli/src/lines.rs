@@ -4,11 +4,6 @@ use std::borrow::Cow;
 
 use similar::{Algorithm, ChangeTag, capture_diff_slices};
 
-/// Writes a name as a step of a JSON Pointer (RFC 6901).
-pub(crate) fn pointer(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
-}
-
 /// The number of common characters that are shown before the first difference of two long texts.
 const LEAD_CHARS: usize = 24;
 

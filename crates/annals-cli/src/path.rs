@@ -4,6 +4,7 @@ use annals::base::Value;
 use annals::history::Snapshot;
 use annals::store::ItemRange;
 use annals_runs::SnapshotRuns;
+use annals_view::words;
 
 use annals_graph::graph::END;
 
@@ -76,7 +77,7 @@ impl ValuePath {
 
     /// Returns the part below the channel or the item as a JSON Pointer (RFC 6901).
     pub(crate) fn pointer(&self) -> String {
-        self.members.iter().map(|member| format!("/{}", member.replace('~', "~0").replace('/', "~1"))).collect()
+        self.members.iter().map(|member| format!("/{}", words::pointer(member))).collect()
     }
 
     /// Returns the part of the value of the channel or the item.

@@ -7,10 +7,10 @@
 
 use annals::history::{ChannelDiff, Diff, EntryDiff, ItemDiff, Patch, Snapshot};
 use annals::store::StoreError;
+use annals_view::words::pointer;
 use serde_json::{Value as Json, json};
 
 use crate::errors::CommandFailure;
-use crate::lines::pointer;
 use crate::output::Printer;
 use crate::words;
 

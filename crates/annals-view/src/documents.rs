@@ -6,7 +6,7 @@ use annals::store::StoreError;
 use annals::store::search::SearchHit;
 use serde_json::{Value as Json, json};
 
-use crate::words::place;
+use crate::words::{place, pointer};
 
 /// A member in which two values differ.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +42,6 @@ fn compare<'v>(path: String, before: &'v Value, after: &'v Value, found: &mut Ve
         (Some(before), Some(after)) => compare(path, before, after, found),
         _ => found.push(ChangedMember { path, before, after }),
     };
-    let pointer = |name: &str| name.replace('~', "~0").replace('/', "~1");
     match (before, after) {
         (Value::Map(old), Value::Map(new)) => {
             for (name, value) in old.iter() {

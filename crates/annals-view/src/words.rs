@@ -252,6 +252,11 @@ pub fn shell(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
+/// Writes a name as a step of a JSON Pointer (RFC 6901).
+pub fn pointer(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -24,11 +24,8 @@ macro_rules! layer {
             fn below(&self) -> &dyn Log;
 
             $(
-            #[doc = concat!("See [`Log::", stringify!($call), "`].")]
+            #[doc = concat!("See [`Log::", stringify!($call), "`], also for its errors, if it has any.")]
             $(#[$doc])*
-            ///
-            /// # Errors
-            #[doc = concat!("Those of [`Log::", stringify!($call), "`].")]
             fn $call(&self $(, $argument: $type)*) $(-> $result)? {
                 self.below().$call($($argument),*)
             }

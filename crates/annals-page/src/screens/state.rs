@@ -7,7 +7,7 @@ use annals::store::ItemRange;
 use annals::store::record::{ChannelRecord, ChannelValue};
 use annals_runs::SnapshotRuns;
 use annals_view::is_state;
-use annals_view::words::{ago, brief, count, grouped, metadata, place, status, stored_parent};
+use annals_view::words::{self, ago, brief, count, grouped, metadata, place, status, stored_parent};
 use serde_json::{Value as Json, json};
 
 use super::evolution;
@@ -131,7 +131,7 @@ impl StateTarget {
 
 /// Returns members as a JSON Pointer (RFC 6901).
 pub(super) fn pointer(members: &[&str]) -> String {
-    members.iter().map(|member| format!("/{}", member.replace('~', "~0").replace('/', "~1"))).collect()
+    members.iter().map(|member| format!("/{}", words::pointer(member))).collect()
 }
 
 /// Returns a part of a value.
