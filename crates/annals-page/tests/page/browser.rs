@@ -19,13 +19,6 @@ fn steps() -> i64 {
     if std::env::var_os("ANNALS_ALL_CASES").is_some() { 100_000 } else { 10_000 }
 }
 
-/// Returns a browser that has the cookie of a server, and the begin of its addresses.
-fn opened(server: &PageServer, javascript: bool) -> Option<(Browser, String)> {
-    let browser = Browser::start(javascript)?;
-    browser.open(&server.link());
-    Some((browser, format!("http://{}", server.address())))
-}
-
 /// A server of a store with a trip, a waiting thread, a long thread and a hostile one.
 fn server(store: &Store, steps: i64) -> std::sync::Arc<PageServer> {
     trip(store);
@@ -99,32 +92,49 @@ fn every_screen(browser: &Browser, base: &str) {
     }
 }
 
-#[test]
-fn a_browser_shows_every_screen() {
+/// Serves a store to a browser. Without chromedriver it says so, and nothing runs.
+fn browse(javascript: bool, steps: i64, run: impl Fn(&Browser, &str, &Store)) {
     let folder = tempfile::tempdir().unwrap();
     let options = OpenOptions::new().synchronous(Synchronous::Normal);
     let store = Store::open_with(folder.path().join("chats.db"), options).unwrap();
-    let Some(probe) = Browser::start(false) else {
+    let Some(browser) = Browser::start(javascript) else {
         eprintln!("skipped: chromedriver is not installed (Debian: apt-get install chromium chromium-driver)");
         return;
     };
-    drop(probe);
-    let server = server(&store, steps());
-    let (plain, base) = opened(&server, false).unwrap();
-    every_screen(&plain, &base);
-    keys_without_javascript(&plain, &base);
-    without_javascript(&plain, &base, &store);
-    drop(plain);
+    let server = server(&store, steps);
+    browser.open(&server.link());
+    run(&browser, &format!("http://{}", server.address()), &store);
+}
 
-    let (browser, base) = opened(&server, true).unwrap();
-    assert!(!browser.address().contains("token"), "the address does not hold the token: {}", browser.address());
-    every_screen(&browser, &base);
-    keyboard(&browser, &base);
-    blame_and_copies(&browser, &base);
-    keys_of_every_screen(&browser, &base);
-    long_thread(&browser, &base);
-    live(&browser, &base, &store);
-    filled_form(&browser, &base, &store);
+#[test]
+fn a_browser_without_javascript_shows_every_screen() {
+    browse(false, 0, |browser, base, store| {
+        every_screen(browser, base);
+        keys_without_javascript(browser, base);
+        without_javascript(browser, base, store);
+    });
+}
+
+#[test]
+fn a_browser_shows_every_screen() {
+    browse(true, 0, |browser, base, store| {
+        assert!(!browser.address().contains("token"), "the address does not hold the token: {}", browser.address());
+        every_screen(browser, base);
+        keyboard(browser, base);
+        blame_and_copies(browser, base);
+        live(browser, base, store);
+        filled_form(browser, base, store);
+    });
+}
+
+#[test]
+fn every_screen_is_reached_by_keys() {
+    browse(true, 0, |browser, base, _| keys_of_every_screen(browser, base));
+}
+
+#[test]
+fn a_browser_pages_through_a_long_thread() {
+    browse(true, steps(), |browser, base, _| long_thread(browser, base));
 }
 
 /// A resume value and a fork, by forms alone.
@@ -145,13 +155,18 @@ fn without_javascript(browser: &Browser, base: &str, store: &Store) {
     // A click may return before the form is sent.
     browser.wait("the fork", |browser| browser.address() == format!("{base}/t/by%20plane"));
     browser.wait("the origin of the fork", |browser| browser.text("main").contains("forked from"));
+    answer_seats(browser, base);
+    let plan = store.point("by plane").unwrap().get("plan").unwrap();
+    assert_eq!(plan, Some("Rome".into()));
+}
+
+/// Answers the first of two questions of a thread.
+fn answer_seats(browser: &Browser, base: &str) {
     browser.open(&format!("{base}/runs?status=interrupted"));
     browser.type_into("input[name=\"in.seats\"]", "3");
     browser.click("form.resume:has(input[name=\"in.seats\"]) button");
     browser.wait("the other interrupt", |browser| !browser.text("main").contains("How many?"));
     assert!(browser.text("main").contains("By which means?"));
-    let plan = store.point("by plane").unwrap().get("plan").unwrap();
-    assert_eq!(plan, Some("Rome".into()));
 }
 
 /// From the threads to the difference of a step with its parent, without a mouse.
@@ -285,7 +300,7 @@ fn live(browser: &Browser, base: &str, store: &Store) {
 
 /// A choice that was made stays when new checkpoints come, and is stored by its form.
 fn filled_form(browser: &Browser, base: &str, store: &Store) {
-    browser.open(&format!("{base}/runs?status=interrupted"));
+    answer_seats(browser, base);
     browser.click("form.resume:has(button[name=\"in.value\"]) + details summary");
     browser.type_into("form.resume:has(button[name=\"in.value\"]) + details textarea", "7");
     store.thread("trip").unwrap().append("messages", [Message::human("It is live again")]).unwrap();

@@ -152,9 +152,6 @@ fn a_browser_shows_the_begin_of_a_large_value() {
         let timing = browser.run("return performance.getEntriesByType('navigation')[0].toJSON();");
         let bytes = timing["decodedBodySize"].as_u64().unwrap();
         assert!((1_000..1_000_000).contains(&bytes), "{screen}: {bytes} bytes");
-        // Hundreds of milliseconds in an unoptimised build, half of them for the checksum of the value.
-        let ms = timing["responseEnd"].as_f64().unwrap();
-        assert!(ms > 0.0 && ms < 10_000.0, "{screen}: {ms} ms");
         assert!(browser.text("main").contains(text), "{screen}: {}", browser.text("main"));
     }
     for (screen, begin, shown) in [
