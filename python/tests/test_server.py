@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
+import struct
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -85,6 +88,23 @@ def test_a_server_that_refuses_says_why(server: Server) -> None:
     assert isinstance(error, annals.CorruptError) and error.code == "NOT_A_STORE", (error, error.code)
     with annals.Store(f"postgres://{ROLE}:{quote(PASSWORD)}@localhost{address}&{schema}") as store:
         store.thread("alice").set("title", "Bern")
+
+
+def test_the_package_asks_for_tls() -> None:
+    # The server reads the request of the protocol for TLS, and answers that it has none.
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+
+        def refuse() -> bytes:
+            connection, _ = listener.accept()
+            with connection:
+                asked = connection.recv(8)
+                connection.sendall(b"N")
+                return asked
+
+        asked = pool.submit(refuse)
+        error = opening_error(f"postgres://app:secret@127.0.0.1:{listener.getsockname()[1]}/annals?sslmode=require")
+        assert isinstance(error, annals.StorageError) and "server does not support TLS" in str(error), str(error)
+        assert asked.result() == struct.pack(">ii", 8, 80877103)
 
 
 def test_the_classes_for_langgraph_take_a_url(server: Server) -> None:
