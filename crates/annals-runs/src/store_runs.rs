@@ -4,6 +4,7 @@ use annals::Error;
 
 use crate::base::{CheckpointId, ThreadId, Value};
 use crate::control::{self, ControlOrder};
+use crate::links::{self, ThreadLink};
 use crate::queue::Queue;
 use crate::sealed;
 use crate::store::{Store, StoreError};
@@ -67,6 +68,29 @@ pub trait StoreRuns: sealed::Sealed {
     /// ```
     fn signal(&self, thread: impl AsRef<str>, name: &str, value: impl Into<Value>) -> Result<CheckpointId, Error>;
 
+    /// Links threads to the threads whose agents started them, or whose forks they are: each thread by its id, with the
+    /// link to its parent. All links are stored in one commit. A thread has one parent: another one takes its place.
+    /// Neither thread needs to exist. The deletion of a thread leaves its links, which name the ids alone.
+    ///
+    /// # Errors
+    /// As [`Kv::write_all`](annals::store::kv::Kv::write_all).
+    ///
+    /// # Example
+    /// ```
+    /// use annals_runs::prelude::*;
+    /// use annals_runs::{ThreadLink, ThreadLinkKind};
+    ///
+    /// # fn main() -> Result<()> {
+    /// let store = Store::memory();
+    /// let link = ThreadLink::new("research", ThreadLinkKind::Sub).call("call-7");
+    /// store.link_threads(&[("research/prices".to_owned(), link.clone())])?;
+    /// assert_eq!(store.thread("research/prices")?.parent_link()?, Some(link));
+    /// assert_eq!(store.thread("research")?.linked_threads()?[0].thread, "research/prices");
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn link_threads(&self, links: &[(String, ThreadLink)]) -> Result<(), StoreError>;
+
     /// Returns the queue of a graph: see [`Queue`].
     fn queue(&self, graph: impl Into<String>) -> Queue;
 }
@@ -97,6 +121,10 @@ impl StoreRuns for Store {
 
     fn signal(&self, thread: impl AsRef<str>, name: &str, value: impl Into<Value>) -> Result<CheckpointId, Error> {
         self.thread(thread)?.signal(name, value)
+    }
+
+    fn link_threads(&self, links: &[(String, ThreadLink)]) -> Result<(), StoreError> {
+        links::link_threads(self, links)
     }
 
     fn queue(&self, graph: impl Into<String>) -> Queue {

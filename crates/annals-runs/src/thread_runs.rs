@@ -8,6 +8,7 @@ use crate::base::{CheckpointId, Value};
 use crate::control;
 use crate::history::{Snapshot, Thread};
 use crate::interrupts::{self, OpenInterrupt};
+use crate::links::{self, ThreadLink};
 use crate::sealed;
 use crate::signal::{self, WaitingSignal};
 use crate::steps::Steps;
@@ -214,6 +215,20 @@ pub trait ThreadRuns: sealed::Sealed {
     /// # }
     /// ```
     fn steps(&self) -> Result<Steps, StoreError>;
+
+    /// Returns the link to the thread whose agent started this one, or whose fork it is, as
+    /// [`StoreRuns::link_threads`](crate::StoreRuns::link_threads) stored it; `None` without one.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
+    fn parent_link(&self) -> Result<Option<ThreadLink>, StoreError>;
+
+    /// Returns the links of the threads whose parent this one is, at most 1,000, in the order in which they were
+    /// stored. Threads that were deleted are among them.
+    ///
+    /// # Errors
+    /// As [`ThreadRuns::parent_link`].
+    fn linked_threads(&self) -> Result<Vec<ThreadLink>, StoreError>;
 }
 
 impl ThreadRuns for Thread {
@@ -271,5 +286,13 @@ impl ThreadRuns for Thread {
 
     fn steps(&self) -> Result<Steps, StoreError> {
         Steps::of(self)
+    }
+
+    fn parent_link(&self) -> Result<Option<ThreadLink>, StoreError> {
+        links::parent_link(self.store(), self.id().as_str())
+    }
+
+    fn linked_threads(&self) -> Result<Vec<ThreadLink>, StoreError> {
+        links::linked_threads(self)
     }
 }

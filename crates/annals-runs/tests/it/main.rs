@@ -5,6 +5,7 @@
 mod control;
 #[cfg(target_os = "linux")]
 mod hostile_files;
+mod links;
 mod statuses;
 
 /// Returns how many cases a test runs: a share of them in the test command, all with the variable `ANNALS_ALL_CASES`.
