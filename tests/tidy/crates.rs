@@ -33,7 +33,7 @@ pub(crate) const LIBRARIES: &[Crate] = &[
     Crate {
         name: "annals-import",
         src: "crates/annals-import/src/",
-        may_use: &["annals-base", "annals-messages", "annals"],
+        may_use: &["annals-base", "annals-messages", "annals", "annals-runs"],
     },
     Crate {
         name: "annals-langgraph",

@@ -82,6 +82,10 @@ pub(crate) const COMMIT_THREADS_MAX: usize = annals::base::limits::GROUP_BATCHES
 #[cfg(feature = "store")]
 pub(crate) const COMMIT_RECORDS_MAX: usize = 256;
 
+/// Links of threads of one commit.
+#[cfg(feature = "store")]
+pub(crate) const COMMIT_LINKS_MAX: usize = 256;
+
 /// Bytes of messages of one commit, unless a single turn has more.
 #[cfg(feature = "store")]
 pub(crate) const COMMIT_BYTES_MAX: usize = 8 << 20;
@@ -97,6 +101,8 @@ const _: () = assert!(RAW_BYTES_MAX < annals::base::limits::VALUE_BYTES_MAX);
 const _: () = assert!(COMMIT_CHECKPOINTS_MAX <= annals::base::limits::BATCH_CHECKPOINTS_MAX);
 #[cfg(feature = "store")]
 const _: () = assert!(COMMIT_RECORDS_MAX <= annals::base::limits::KV_CHANGES_MAX);
+#[cfg(feature = "store")]
+const _: () = assert!(3 * COMMIT_LINKS_MAX <= annals::base::limits::KV_CHANGES_MAX);
 #[cfg(feature = "store")]
 const _: () = assert!(RECORD_BYTES_MAX <= annals::base::limits::VALUE_BYTES_MAX);
 #[cfg(feature = "store")]

@@ -3,12 +3,13 @@
 //! A session becomes the thread `<source>:<id>`. Its first checkpoint holds the facts of the session in the channel
 //! `import`; each turn is one checkpoint that appends to the channel `messages`, with the timestamp of its last
 //! message. Lines that the program has left are named branches of the thread. A fork begins at the checkpoint of its
-//! parent. Records that were not understood, and messages that the store refuses, are entries of the key-value memory
+//! parent. Threads of sub-agents, and forks, are linked to their parents. Records that were not understood, and messages that the store refuses, are entries of the key-value memory
 //! under `import`.
 
 mod export;
 mod grown;
 mod lines;
+mod links;
 mod pending;
 mod records;
 mod refused;
@@ -25,6 +26,7 @@ use crate::redact::Redactor;
 use crate::sources::SourceKind;
 use crate::walk::read_all;
 pub use export::export_turns;
+use links::LinkLog;
 use pending::PendingThreads;
 use records::RecordLog;
 use write::NewThreadOutcome;
@@ -209,6 +211,7 @@ impl<'a> Importer<'a> {
             store: self.store,
             records,
             pending: PendingThreads::new(self.store)?,
+            links: LinkLog::default(),
             redactor: self.redacts.then(Redactor::default),
             progress: self.progress,
             summary: ImportSummary::default(),
@@ -216,7 +219,8 @@ impl<'a> Importer<'a> {
         let read = read_all(&paths, self.only, &mut sink);
         // Also of an import that ended early the sessions before its end are stored.
         let settled = sink.settle();
-        read.and(settled)?;
+        let linked = sink.links.flush(self.store);
+        read.and(settled).and(linked)?;
         sink.records.finish(self.store)?;
         sink.summary.redacted = sink.redactor.map_or(0, |redactor| redactor.count);
         Ok(sink.summary)
@@ -234,6 +238,7 @@ struct StoreSink<'a> {
     store: &'a Store,
     records: RecordLog,
     pending: PendingThreads,
+    links: LinkLog,
     redactor: Option<Redactor>,
     progress: Option<Box<dyn FnMut(usize, usize) + 'a>>,
     summary: ImportSummary,
@@ -263,6 +268,7 @@ impl SessionSink for StoreSink<'_> {
             self.settle()?;
         }
         self.pending.note(&id);
+        self.links.add(self.store, &session)?;
         let written = match is_new && is_alone {
             true => write::new_thread(self.store, &session, &mut self.summary),
             false => write::write(self.store, &session, &mut self.summary).map(|()| NewThreadOutcome::Stored),
