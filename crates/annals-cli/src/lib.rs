@@ -32,7 +32,6 @@ mod key;
 mod langgraph;
 mod lineage;
 mod lines;
-mod links;
 mod log;
 mod logs;
 mod manual;

@@ -3,18 +3,19 @@
 //!
 //! JSON of `tree`: `{"schema": 1, "threads": [{"thread", "depth", "forked_from", "parent", "head", "step", "status",
 //! "branches": [{"name", "checkpoint", "current", "abandoned", "step"}]}], "more"}`: a thread comes before its forks
-//! and before the imported threads that belong to it, which are one deeper; `parent` is the link of these. JSON of
+//! and before the threads of its sub-agents, which are one deeper; `parent` is the link of these. JSON of
 //! `copy`: `{"schema": 1, "thread", "checkpoint", "copied_from"}`.
 
 use std::collections::HashSet;
 
 use annals::history::{Snapshot, Thread, ThreadBranch};
-use annals::store::{CheckpointRef, Store};
+use annals::store::{CheckpointRef, Store, StoreError};
+use annals_runs::{ThreadLink, ThreadRuns as _};
+use annals_view::link_document;
 use serde_json::{Value as Json, json};
 
 use crate::args;
 use crate::errors::CommandFailure;
-use crate::links::{LINKED_MAX, LinkedThreads, ThreadLink};
 use crate::output::{self, Printer, escape};
 use crate::point::thread;
 use crate::words::Waits;
@@ -33,7 +34,6 @@ struct TreeThread {
 pub(crate) fn tree(args: &args::TreeArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let root = thread(store, &args.list.thread)?;
     let (mut rows, mut more) = (Vec::new(), false);
-    let mut linked = LinkedThreads::of(&root.info()?, store)?;
     let (mut open, mut seen) = (vec![(0, root, None)], HashSet::new());
     while let Some((depth, thread, link)) = open.pop() {
         if !seen.insert(thread.id().clone()) {
@@ -45,9 +45,17 @@ pub(crate) fn tree(args: &args::TreeArgs, store: &Store, out: &mut Printer) -> R
         }
         let Some(head) = thread.head()? else { continue };
         let forks = thread.forks()?;
-        // The one that was active first is shown first.
-        for (id, link) in linked.take(thread.id().as_str()) {
-            open.push((depth + 1, store.thread(&id)?, Some(link)));
+        // The one that was linked first is shown first.
+        for mut link in thread.linked_threads()?.into_iter().rev() {
+            match store.thread(&link.thread) {
+                Ok(below) => {
+                    link.thread = thread.id().as_str().to_owned();
+                    open.push((depth + 1, below, Some(link)));
+                }
+                // Its id is none of this version.
+                Err(StoreError::Id(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         for fork in forks.iter().rev() {
             open.push((depth + 1, store.thread(fork.as_str())?, None));
@@ -62,12 +70,6 @@ pub(crate) fn tree(args: &args::TreeArgs, store: &Store, out: &mut Printer) -> R
     }
     for row in &rows {
         row.print(store, out)?;
-    }
-    if linked.is_cut {
-        let count = output::grouped(LINKED_MAX as u64);
-        output::note(format!(
-            "the newest {count} threads of the program were looked through for those that belong here"
-        ));
     }
     if more {
         out.line(out.dim("(more threads: -n 0 shows all)"))?;
@@ -93,7 +95,7 @@ impl TreeThread {
             "thread": self.thread.id().as_str(),
             "depth": self.depth,
             "forked_from": from,
-            "parent": self.link.as_ref().map(ThreadLink::document),
+            "parent": self.link.as_ref().map(link_document),
             "head": self.head.id().to_string(),
             "step": self.head.step(),
             "status": Waits::of(&self.head)?.status.as_str(),
@@ -112,8 +114,10 @@ impl TreeThread {
                 format!("  from step {}", at.step())
             }
             _ => match &self.link {
-                Some(ThreadLink { kind, call: Some(call), .. }) => format!("  {}, call {}", escape(kind), escape(call)),
-                Some(link) => format!("  {}", escape(&link.kind)),
+                Some(link) => match &link.call {
+                    Some(call) => format!("  {}, call {}", link.kind.as_str(), escape(call)),
+                    None => format!("  {}", link.kind.as_str()),
+                },
                 None => String::new(),
             },
         };

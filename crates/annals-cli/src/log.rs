@@ -3,7 +3,8 @@
 //!
 //! JSON: `{"schema": 1, "thread", "head", "checkpoints": [{"checkpoint", "short", "parent", "forked_from", "branch",
 //! "ordinal", "step", "source", "created_at", "run", "metadata", "ran": [..], "next": [..], "changed": [{"channel",
-//! "added"?, "edited"?}], "status", "partial", "questions": [..]}], "more": bool}`. `status` is null but at the ends of
+//! "added"?, "edited"?}], "status", "partial", "questions": [..], "started"?: [{"thread", "kind", "call"}]}], "more":
+//! bool, "parent_thread"?: {"thread", "kind", "call"}}`. `started` are the threads of sub-agents; `status` is null but at the ends of
 //! branches; `partial` is `{"channel", "words", "updated"}` of a message that is streamed there or was cut off, or
 //! null. `forked_from` is `{"thread", "checkpoint"}` or null; `questions` are the values of open interrupts at the ends
 //! of branches.
@@ -14,7 +15,8 @@ use annals::base::{CheckpointId, Namespace, Timestamp};
 use annals::history::{Snapshot, Thread, short_ids};
 use annals::store::{Source, Store};
 use annals_graph::graph::START;
-use annals_view::ListedCheckpoint;
+use annals_runs::ThreadRuns as _;
+use annals_view::{LinkedThread, ListedCheckpoint, link_document, linked_threads};
 use serde_json::json;
 
 use crate::args;
@@ -63,10 +65,17 @@ pub(crate) fn run(args: &args::LogArgs, store: &Store, out: &mut Printer) -> Res
     let (limit, is_json) = (args.list.most(), out.is_json());
     let mut text = LogText::new(&thread, form)?;
     let head = text.head;
+    let (parent, mut started) = (thread.parent_link()?, started(&thread)?);
+    if let Some(parent) = parent.as_ref().filter(|_| !is_json) {
+        out.line(out.dim(&format!("{} of {}", parent.kind.as_str(), escape(&parent.thread))))?;
+    }
     let (mut documents, mut count, mut more) = (Vec::new(), 0, false);
     // A page is printed before the next one is read: a reader such as `head` may end the command after it.
-    let mut print = |page: LogPage| {
+    let mut print = |mut page: LogPage| {
         (count, more) = (count + page.rows.len(), page.more);
+        for row in &mut page.rows {
+            row.listed.started = started.remove(&row.at().id()).unwrap_or_default();
+        }
         let checkpoints = page.rows.iter().map(|row| row.listed.document());
         if !out.is_json() {
             text.print(&page, out)?;
@@ -87,10 +96,25 @@ pub(crate) fn run(args: &args::LogArgs, store: &Store, out: &mut Printer) -> Res
     }
     if is_json && !out.is_lines() {
         let head = head.map(|head| head.to_string());
-        let thread = thread.id().as_str();
-        out.json(&json!({ "schema": 1, "thread": thread, "head": head, "checkpoints": documents, "more": more }))?;
+        let id = thread.id().as_str();
+        let mut document = json!({ "schema": 1, "thread": id, "head": head, "checkpoints": documents, "more": more });
+        if let Some(parent) = &parent {
+            document["parent_thread"] = link_document(parent);
+        }
+        out.json(&document)?;
     }
     Ok(u8::from(count == 0))
+}
+
+/// Returns the threads of the sub-agents of a thread, by the checkpoints of its head's lineage that started them.
+fn started(thread: &Thread) -> Result<HashMap<CheckpointId, Vec<LinkedThread>>, CommandFailure> {
+    let mut started: HashMap<CheckpointId, Vec<LinkedThread>> = HashMap::new();
+    if let Some(head) = thread.head()? {
+        for linked in linked_threads(&head, usize::MAX, usize::MAX)? {
+            started.entry(linked.started_by.unwrap_or(head.id())).or_default().push(linked);
+        }
+    }
+    Ok(started)
 }
 
 /// Prints the checkpoints whose changes make a text appear or disappear, each with its changes below. Those of the
@@ -451,6 +475,11 @@ impl LogRow {
         let waits = status.map(|status| Waits::new(status, self.listed.partial.clone(), self.at()));
         if let Some(waits) = waits.filter(|waits| !waits.is_done()) {
             extras.push(waits.text(90));
+        }
+        for started in &self.listed.started {
+            let words = started.listed.words().map(|words| format!("  {}", cut(&escape(words), 60)));
+            let (kind, thread) = (started.link.kind.as_str(), escape(&started.link.thread));
+            extras.push(format!("{kind} {thread}{}", words.unwrap_or_default()));
         }
         Ok(extras)
     }

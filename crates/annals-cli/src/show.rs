@@ -3,7 +3,8 @@
 //! JSON: `{"schema": 1, "thread", "checkpoint", "parent", "step", "source", "created_at", "run", "metadata", "status",
 //! "next": [..], "tasks": [{"id", "node"}], "questions": [{"task", "value"}], "partials": [{"channel", "started",
 //! "updated", "message"}], "values": {channel: value}, "written_by": {channel: {"node", "back", "ordinal", "version"}},
-//! "writes"?: [{"task", "index", "channel", "value"}], "input"?, "result"?}`. With PATH: `{"schema": 1, "thread",
+//! "writes"?: [{"task", "index", "channel", "value"}], "input"?, "result"?, "parent_thread"?: {"thread", "kind",
+//! "call"}, "started"?: [{"thread", "kind", "call"}]}`. With PATH: `{"schema": 1, "thread",
 //! "checkpoint", "channel", "path", "value", "written_by"}`; with `--messages`: `{"schema": 1, "thread", "checkpoint",
 //! "channel", "messages": [..], "folded": {"from", "to", "summary": [..]} | null, "partials": [..]}`. `back` is the
 //! number of checkpoints between the write and the point: `POINT~back`. Values are whole.
@@ -15,13 +16,13 @@ use annals::base::Value;
 use annals::history::{Blame, FoldedMessages, Snapshot};
 use annals::store::record::ChannelValue;
 use annals::store::{ItemRange, Source, Store};
-use annals_runs::{SnapshotRuns, ThreadStatus};
-use annals_view::{folded_document, folded_messages};
+use annals_runs::{SnapshotRuns, ThreadLink, ThreadRuns as _, ThreadStatus};
+use annals_view::{LinkedThread, folded_document, folded_messages, link_document, linked_threads};
 use serde_json::{Map, Value as Json, json};
 
 use crate::args;
 use crate::errors::CommandFailure;
-use crate::output::{self, Printer, columns, escape, safe_lines};
+use crate::output::{self, Printer, columns, cut, escape, safe_lines};
 use crate::path::ValuePath;
 use crate::point::resolve;
 use crate::words::{self, Waits, brief, item, message};
@@ -146,6 +147,15 @@ fn text(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), CommandFai
             if *thread == record.point.thread { String::new() } else { format!("{}@", escape(thread.as_str())) };
         out.line(format!("  parent  {origin}{}", out.id(&parent.short_id()?)))?;
     }
+    let (thread, started) = links(at)?;
+    if let Some(link) = thread {
+        let call = link.call.map(|call| format!(", call {}", escape(&call))).unwrap_or_default();
+        out.line(format!("  {:<7} of {}{call}", link.kind.as_str(), escape(&link.thread)))?;
+    }
+    for LinkedThread { link, listed, .. } in &started {
+        let words = listed.words().map(|words| format!("  {}", cut(&escape(words), 60))).unwrap_or_default();
+        out.line(format!("  started {}{words}", escape(&link.thread)))?;
+    }
     let waits = Waits::of(at)?;
     let state = match &waits.status {
         ThreadStatus::Done if waits.is_done() => "no task is due".to_owned(),
@@ -185,6 +195,14 @@ fn text(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), CommandFai
         }
     }
     Ok(())
+}
+
+/// Returns the link of the thread to its parent, and the threads of sub-agents that a checkpoint started.
+fn links(at: &Snapshot) -> Result<(Option<ThreadLink>, Vec<LinkedThread>), CommandFailure> {
+    let parent = at.store().thread(at.point().thread.as_str())?.parent_link()?;
+    let mut started = linked_threads(at, usize::MAX, usize::MAX)?;
+    started.retain(|linked| linked.started_by == Some(at.id()));
+    Ok((parent, started))
 }
 
 /// Returns the input and the result of a run of an entrypoint, as far as the point shows them.
@@ -265,6 +283,13 @@ fn document(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), Comman
             all.push(json!({ "task": task, "index": write.index, "channel": channel, "value": value }));
         }
         document["writes"] = Json::Array(all);
+    }
+    let (thread, started) = links(at)?;
+    if let Some(link) = thread {
+        document["parent_thread"] = link_document(&link);
+    }
+    if !started.is_empty() {
+        document["started"] = started.iter().map(LinkedThread::document).collect();
     }
     let (input, result) = entry(at)?;
     for (title, value) in [("input", input), ("result", result)] {

@@ -11,12 +11,12 @@
 
 use annals::history::{Snapshot, ThreadInfo};
 use annals::store::Store;
-use annals_view::ListedThread;
+use annals_runs::{ThreadLink, ThreadRuns as _};
+use annals_view::{ListedThread, link_document};
 use serde_json::{Value as Json, json};
 
 use crate::args;
 use crate::errors::CommandFailure;
-use crate::links::ThreadLink;
 use crate::output::{self, ColumnWidths, Printer, cut, escape};
 use crate::words::Waits;
 
@@ -28,7 +28,7 @@ struct Row {
     listed: ListedThread,
     head: Snapshot,
     waits: Waits,
-    /// The thread that an imported one was forked from, or whose agent started it.
+    /// The link to the thread whose agent started it, or whose fork it is.
     parent: Option<ThreadLink>,
 }
 
@@ -133,16 +133,16 @@ impl ThreadTable {
 
 impl Row {
     fn of(info: ThreadInfo, store: &Store, has_counts: bool) -> Result<Self, CommandFailure> {
-        let head = store.thread(info.id().as_str())?.at(info.head())?;
+        let thread = store.thread(info.id().as_str())?;
+        let (head, parent) = (thread.at(info.head())?, thread.parent_link()?);
         let listed = ListedThread::read(store, info, has_counts)?;
         let waits = Waits::new(listed.status(), listed.info.partial().cloned(), &head);
-        let parent = ThreadLink::of(&listed.info, &head);
         Ok(Self { listed, head, waits, parent })
     }
 
     fn document(&self) -> Json {
         let mut document = self.listed.document();
-        document["parent"] = json!(self.parent.as_ref().map(ThreadLink::document));
+        document["parent"] = json!(self.parent.as_ref().map(link_document));
         document
     }
 }

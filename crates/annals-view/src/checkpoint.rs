@@ -7,6 +7,7 @@ use annals_runs::ThreadStatus;
 use serde_json::{Value as Json, json};
 
 use crate::changes::{ChangedChannel, changes};
+use crate::links::LinkedThread;
 use crate::words::{made, metadata, partial_json, ran, status};
 
 /// A checkpoint of a history with what its row shows.
@@ -25,6 +26,8 @@ pub struct ListedCheckpoint {
     pub status: Option<ThreadStatus>,
     /// Half an answer that is streamed there or was cut off.
     pub partial: Option<PartialInfo>,
+    /// The threads that it started: those of sub-agents. They are not read with it.
+    pub started: Vec<LinkedThread>,
 }
 
 impl ListedCheckpoint {
@@ -46,7 +49,7 @@ impl ListedCheckpoint {
         } else {
             (None, None)
         };
-        Ok(Self { at, parent, short, changed, status, partial })
+        Ok(Self { at, parent, short, changed, status, partial, started: Vec::new() })
     }
 
     /// Returns the nodes that ran to make it, one name for each task.
@@ -78,7 +81,7 @@ impl ListedCheckpoint {
             .as_ref()
             .map(|from| json!({ "thread": from.thread.as_str(), "checkpoint": from.checkpoint.to_string() }));
         let open: &[Value] = if let Some(ThreadStatus::Interrupted(values)) = &self.status { values } else { &[] };
-        json!({
+        let mut document = json!({
             "checkpoint": self.at.id().to_string(),
             "short": self.short,
             "parent": record.parent.map(|parent| parent.to_string()),
@@ -97,6 +100,10 @@ impl ListedCheckpoint {
             "run": record.run.map(|run| run.to_string()),
             "app_version": record.app_version,
             "metadata": metadata(&self.at),
-        })
+        });
+        if !self.started.is_empty() {
+            document["started"] = self.started.iter().map(LinkedThread::document).collect();
+        }
+        document
     }
 }

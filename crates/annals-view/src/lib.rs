@@ -4,6 +4,7 @@
 //! | item | meaning |
 //! | --- | --- |
 //! | [`ListedThread`] | a thread of a listing: its facts, its first words, its status |
+//! | [`LinkedThread`], [`linked_threads`], [`link_document`] | a thread below another one: of a sub-agent, or a fork |
 //! | [`ListedCheckpoint`] | a checkpoint of a history: its nodes, its changes, its status |
 //! | [`ChangedChannel`], [`changes`], [`changes_of_all`] | the channels that a checkpoint changed |
 //! | [`difference_document`], [`hit_document`] | a difference and a hit of a search as JSON |
@@ -35,6 +36,7 @@ mod changes;
 mod checkpoint;
 mod documents;
 mod limits;
+mod links;
 mod thread;
 pub mod words;
 
@@ -43,4 +45,5 @@ pub use checkpoint::ListedCheckpoint;
 pub use documents::{
     ChangedMember, channel_document, difference_document, folded_document, folded_messages, hit_document, members,
 };
+pub use links::{LinkedThread, link_document, linked_threads};
 pub use thread::ListedThread;

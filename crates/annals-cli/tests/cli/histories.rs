@@ -125,6 +125,28 @@ fn threads_are_shown_under_their_first_words_and_beside_their_parents() {
     let text = bench.text(&["tree", parent["thread"].as_str().unwrap()]);
     assert!(text.lines().nth(1).unwrap().contains("  sub, call toolu_"), "{text}");
 
+    // The checkpoint with the tool call names the helper, and the helper its parent.
+    let (above, below) = (parent["thread"].as_str().unwrap(), helper["thread"].as_str().unwrap());
+    let log = bench.json(&["log", above]);
+    let calling = log["checkpoints"].as_array().unwrap().iter().find(|row| row.get("started").is_some()).unwrap();
+    let call = &helper["parent"]["call"];
+    assert_eq!(calling["started"], json!([{ "thread": below, "kind": "sub", "call": call }]));
+    let point = format!("{above}@{}", calling["checkpoint"].as_str().unwrap());
+    assert_eq!(bench.json(&["show", &point])["started"], calling["started"]);
+    for command in ["log", "show"] {
+        assert_eq!(bench.json(&[command, below])["parent_thread"], helper["parent"], "{command}");
+        let text = bench.text(&[command, below]);
+        assert!(text.lines().any(|line| line.contains("sub") && line.contains(&format!(" of {above}"))), "{text}");
+        let text = bench.text(&[command, if command == "log" { above } else { &point }]);
+        assert!(text.contains(&format!("{below}  Look at the borders")), "{text}");
+    }
+
+    // A second import writes no link again.
+    let size = fs::metadata(bench.path("store.db")).unwrap().len();
+    bench.json(&["import", &format!("{}/input", fixture("claude-code/helper-meta"))]);
+    assert_eq!(bench.json(&["tree", above])["threads"], tree);
+    assert_eq!(fs::metadata(bench.path("store.db")).unwrap().len(), size);
+
     // Threads of other programs than these have first words as well, and no parent.
     let other = Bench::new();
     fs::write(other.path("trip.json"), r#"[{"type": "human", "content": "Where  is\nBern?"}]"#).unwrap();

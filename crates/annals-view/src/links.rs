@@ -1,0 +1,144 @@
+//! The threads below one: those of its sub-agents, and forks that repeat its messages, each at the checkpoint that
+//! started it.
+//!
+//! Invariant: the checkpoint of a thread is on the lineage of the point that was asked for. It holds the tool call, or,
+//! of a sub-agent without one, is the first that is not older than the sub-agent. *Absent:* subgraphs, and forks of the
+//! log.
+
+use std::collections::{HashMap, HashSet};
+
+use annals::base::{CheckpointId, Timestamp, Value};
+use annals::history::{Snapshot, Thread};
+use annals::store::{ItemRange, StoreError};
+use annals_runs::{ThreadLink, ThreadLinkKind, ThreadRuns as _};
+use serde_json::{Value as Json, json};
+
+use crate::thread::ListedThread;
+
+/// A thread below another one.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LinkedThread {
+    /// The link, which names the thread.
+    pub link: ThreadLink,
+    /// The thread as a listing has it.
+    pub listed: ListedThread,
+    /// The checkpoint of the parent that started it, if it is known.
+    pub started_by: Option<CheckpointId>,
+}
+
+impl LinkedThread {
+    /// Returns the document of the thread, as the checkpoints of `annals log --json` have it.
+    pub fn document(&self) -> Json {
+        link_document(&self.link)
+    }
+}
+
+/// Returns the document of a link: `{"thread", "kind", "call"}`.
+pub fn link_document(link: &ThreadLink) -> Json {
+    json!({ "thread": link.thread, "kind": link.kind.as_str(), "call": link.call })
+}
+
+/// Returns the threads below the thread of a checkpoint, in the order in which they were linked, at most `threads_max`.
+/// The newest `items_max` items of its lists are searched for the tool calls. A thread that was deleted is left out.
+///
+/// # Errors
+/// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`]. A damaged message is no error: the tool calls
+/// after it are not found.
+///
+/// # Example
+/// ```
+/// use annals_runs::prelude::*;
+/// use annals_runs::{ThreadLink, ThreadLinkKind};
+///
+/// # fn main() -> Result<()> {
+/// let store = Store::memory();
+/// let (research, prices) = (store.thread("research")?, store.thread("prices")?);
+/// research.append("messages", [Message::human("What does it cost?")])?;
+/// prices.append("messages", [Message::human("Look for prices.")])?;
+/// store.link_threads(&[("prices".to_owned(), ThreadLink::new("research", ThreadLinkKind::Sub))])?;
+/// let below = annals_view::linked_threads(&research.at("@")?, 10, 1_000)?;
+/// assert_eq!(below[0].listed.words(), Some("Look for prices."));
+/// # Ok(())
+/// # }
+/// ```
+pub fn linked_threads(at: &Snapshot, threads_max: usize, items_max: usize) -> Result<Vec<LinkedThread>, StoreError> {
+    let store = at.store();
+    let mut linked = Vec::new();
+    for link in store.thread(at.point().thread.as_str())?.linked_threads()? {
+        if linked.len() == threads_max {
+            break;
+        }
+        let info = match store.thread(&link.thread).and_then(|thread| thread.info()) {
+            Ok(info) => info,
+            Err(StoreError::ThreadNotFound { .. } | StoreError::Id(_)) => continue,
+            Err(error) => return Err(error),
+        };
+        let listed = ListedThread::read(store, info, false)?;
+        linked.push(LinkedThread { link, listed, started_by: None });
+    }
+    let calls: HashSet<&str> = linked.iter().filter_map(|thread| thread.link.call.as_deref()).collect();
+    let callers = if calls.is_empty() { HashMap::new() } else { callers(at, &calls, items_max)? };
+    for thread in &mut linked {
+        thread.started_by = match &thread.link.call {
+            Some(call) => callers.get(call).copied(),
+            None if thread.link.kind == ThreadLinkKind::Sub => {
+                let begun = begin(&store.thread(&thread.link.thread)?)?;
+                begun.map(|begun| first_since(at, begun)).transpose()?.flatten()
+            }
+            None => None,
+        };
+    }
+    Ok(linked)
+}
+
+/// Returns the checkpoints whose messages hold tool calls, by the ids of the calls.
+fn callers(
+    at: &Snapshot,
+    calls: &HashSet<&str>,
+    items_max: usize,
+) -> Result<HashMap<String, CheckpointId>, StoreError> {
+    let mut ordinals: HashMap<String, u64> = HashMap::new();
+    for channel in at.channels()? {
+        // A damaged message ends the visit.
+        _ = at.visit_items(&channel, ItemRange::Tail(items_max), |row| {
+            if row.payload.index.and_then(|index| index.kind) != Some("ai") {
+                return Ok(());
+            }
+            let message = row.to_value()?;
+            let made = message.get("tool_calls").and_then(Value::as_list).unwrap_or_default();
+            for call in made.iter().filter_map(|call| call.get("id")?.as_str()).filter(|call| calls.contains(call)) {
+                ordinals.insert(call.to_owned(), row.ordinal);
+            }
+            Ok(())
+        });
+    }
+    let mut wanted: Vec<u64> = ordinals.values().copied().collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    let found = at.ancestors(&wanted)?.into_iter().flatten();
+    let ids: HashMap<u64, CheckpointId> = found.map(|found| (found.record().ordinal, found.id())).collect();
+    Ok(ordinals.into_iter().filter_map(|(call, ordinal)| Some((call, *ids.get(&ordinal)?))).collect())
+}
+
+/// Returns the timestamp of the first checkpoint of a thread.
+fn begin(thread: &Thread) -> Result<Option<Timestamp>, StoreError> {
+    let Some(head) = thread.head()? else { return Ok(None) };
+    Ok(head.ancestors(&[0])?.into_iter().flatten().next().map(|first| first.created_at()))
+}
+
+/// Returns the first checkpoint of a lineage that is not older than a timestamp, by halving.
+fn first_since(at: &Snapshot, since: Timestamp) -> Result<Option<CheckpointId>, StoreError> {
+    if at.created_at() < since {
+        return Ok(None);
+    }
+    let (mut from, mut to, mut found) = (0, at.record().ordinal, at.id());
+    while from < to {
+        let middle = from + (to - from) / 2;
+        match at.ancestors(&[middle])?.into_iter().flatten().next().filter(|of| of.created_at() >= since) {
+            Some(of) => (to, found) = (middle, of.id()),
+            None => from = middle + 1,
+        }
+    }
+    Ok(Some(found))
+}
