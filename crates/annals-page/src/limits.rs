@@ -140,6 +140,11 @@ pub(crate) const GRAPH_STEPS_MAX: usize = 200;
 pub(crate) const BARS_MAX: usize = 40;
 /// Nodes of the picture of a graph.
 pub(crate) const CHART_NODES_MAX: usize = 60;
+/// Threads of sub-agents and forks that the screen of a thread lists, those of one step, and the newest items of a list
+/// that are searched for their tool calls.
+pub(crate) const LINKED_MAX: usize = 50;
+pub(crate) const STARTED_MAX: usize = 8;
+pub(crate) const CALLED_ITEMS_MAX: usize = 2_000;
 /// Subgraphs that the screen of a thread lists.
 pub(crate) const SUBGRAPHS_MAX: usize = 20;
 /// Steps after a point that the screen of a fork lists.

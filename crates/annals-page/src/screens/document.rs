@@ -1,6 +1,7 @@
 //! A thread as one HTML document that is read without a server: the style is inside, nothing is loaded and no script
 //! runs. The messages are read and written in pages, so that the memory does not grow with them.
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -101,7 +102,7 @@ fn messages(at: &Snapshot, channel: &str, positions: &[u64], out: &mut dyn Write
     let folded = folded_messages(at, channel)?;
     let talk_rows = |rows, halves| {
         let folded = folded.clone();
-        TalkRows { at, channel, tree: &tree, rows, halves, folded, has_links: false }
+        TalkRows { at, channel, tree: &tree, rows, halves, folded, started: HashMap::new(), has_links: false }
     };
     for page in positions.chunks(MESSAGES_MAX) {
         let (Some(from), Some(to)) = (page.first(), page.last()) else { continue };

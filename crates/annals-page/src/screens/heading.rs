@@ -1,7 +1,8 @@
 //! The head of every screen of a thread: its title, its facts, and the links between the screens of a point.
 
 use annals::history::{Snapshot, Thread, ThreadInfo};
-use annals_runs::ThreadStatus;
+use annals_runs::{ThreadLinkKind, ThreadRuns as _, ThreadStatus};
+use annals_view::ListedThread;
 use annals_view::words::{ago, cost, count, rounded, shortened};
 
 use super::tree::BranchTree;
@@ -52,6 +53,7 @@ pub(super) fn heading(
     if let Some(partial) = info.partial() {
         html.classed("span", "strong", &partial.to_string());
     }
+    parents(html, thread, at)?;
     forks(html, thread)?;
     html.close("p").close("div");
     Ok(())
@@ -85,6 +87,30 @@ fn counts(info: &ThreadInfo, tree: &BranchTree) -> Vec<String> {
         Some(branches),
     ];
     facts.into_iter().flatten().collect()
+}
+
+/// Adds links to the thread whose agent started this one, and to the step of the parent graph that ran a subgraph.
+fn parents(html: &mut Html, thread: &Thread, at: &Snapshot) -> Result<(), Refusal> {
+    if let Some((namespace, checkpoint)) = at.record().parents.last().filter(|_| !thread.namespace().is_root()) {
+        let parent = thread.with_namespace(namespace.clone());
+        // Its checkpoint may have been pruned.
+        if let Ok(parent) = parent.at(*checkpoint) {
+            html.open("span", &[]).text("subgraph of ");
+            html.link(&address::point(&parent), &format!("step {}", parent.step())).close("span");
+        }
+    }
+    let Some(link) = thread.parent_link()? else { return Ok(()) };
+    let kind = match link.kind {
+        ThreadLinkKind::Sub => "sub-agent of ",
+        // The log tells the point of a fork that continues it.
+        _ if thread.forked_from()?.is_some() => return Ok(()),
+        _ => "forked from ",
+    };
+    let info = thread.store().thread(&link.thread).and_then(|parent| parent.info());
+    let listed = info.ok().map(|info| ListedThread::read(thread.store(), info, false)).transpose()?;
+    let words = listed.as_ref().and_then(ListedThread::words).unwrap_or(&link.thread);
+    html.open("span", &[]).text(kind).link(&address::thread(&link.thread), &shortened(words, 60)).close("span");
+    Ok(())
 }
 
 /// Adds links to the point that a thread was forked from, and to the threads that were forked off it.

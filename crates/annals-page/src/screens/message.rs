@@ -41,6 +41,8 @@ pub(super) struct TalkRows<'t> {
     pub(super) halves: Vec<PartialMessage>,
     /// The messages that a compaction has folded.
     pub(super) folded: Option<FoldedMessages>,
+    /// The threads of sub-agents, by the tool calls that started them.
+    pub(super) started: HashMap<String, String>,
     /// False in a document that is read without the server.
     pub(super) has_links: bool,
 }
@@ -339,6 +341,9 @@ impl TalkRows<'_> {
         let class = if is_failed { "failed" } else { "" };
         html.element("b", &[("class", class), ("dir", "auto")], &shortened(tool, 60));
         html.element("code", &[("class", "cut"), ("dir", "auto")], &one_line(&args));
+        if let Some(thread) = text_of(call, "id").and_then(|id| self.started.get(id)).filter(|_| self.has_links) {
+            html.element("a", &[("class", "label"), ("href", &address::thread(thread))], "sub-agent");
+        }
         match value {
             Some(value) => outcome(html, &whole(value), is_failed),
             None => _ = html.classed("span", "end", ""),

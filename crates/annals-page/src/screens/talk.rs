@@ -6,6 +6,7 @@ use std::sync::Arc;
 use annals::base::Value;
 use annals::history::{Damaged, ListItem, PartialMessage, Snapshot};
 use annals::store::{ItemRange, StoreError};
+use annals_runs::ThreadRuns as _;
 use annals_view::words::{count, place, shortened};
 use annals_view::{folded_document, folded_messages};
 use serde_json::{Value as Json, json};
@@ -85,7 +86,9 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
         html.within("p", &[("class", "empty")], |html| _ = html.literal("<b>No message is here.</b>"));
     } else {
         let folded = folded_messages(at, &channel)?;
-        let rows = TalkRows { at, channel: &channel, tree: &tree, rows, halves, folded, has_links: true };
+        let linked = thread.linked_threads()?.into_iter();
+        let started = linked.filter_map(|linked| Some((linked.call?, linked.thread))).collect();
+        let rows = TalkRows { at, channel: &channel, tree: &tree, rows, halves, folded, started, has_links: true };
         rows.add_to(&mut html, first == 0);
     }
     Ok(View::new(format!("{} talk", name(&info)), html).live(thread.id().as_str()).into())

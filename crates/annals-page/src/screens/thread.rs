@@ -2,13 +2,13 @@
 
 use std::ops::Deref;
 
-use annals::base::{CheckpointId, NULL_TASK};
+use annals::base::{CheckpointId, NULL_TASK, Namespace};
 use annals::history::{Snapshot, Thread, short_ids};
 use annals::store::Source;
 use annals::store::record::WriteRecord;
-use annals_runs::ThreadStatus;
-use annals_view::ListedCheckpoint;
-use annals_view::words::{ago, brief, shortened, stored_parent, tally};
+use annals_runs::{ThreadLinkKind, ThreadRuns as _, ThreadStatus};
+use annals_view::words::{ago, brief, count, shortened, stored_parent, tally};
+use annals_view::{LinkedThread, ListedCheckpoint, link_document, linked_threads};
 use serde_json::{Value as Json, json};
 
 use super::heading::{heading, name, tabs};
@@ -19,7 +19,9 @@ use crate::address::{self, encode, point_text};
 use crate::failure::Refusal;
 use crate::html::Html;
 use crate::layout::View;
-use crate::limits::{BEGIN_CHARS_MAX, CALLS_MAX, CHANGED_ITEMS_MAX, RESUMED_MAX, STEPS_MAX, SUBGRAPHS_MAX};
+use crate::limits::{
+    BEGIN_CHARS_MAX, CALLED_ITEMS_MAX, CALLS_MAX, CHANGED_ITEMS_MAX, LINKED_MAX, RESUMED_MAX, STEPS_MAX, SUBGRAPHS_MAX,
+};
 use crate::values::{interrupt, status_text};
 
 /// The positions of the writes that hold the resume values and the interrupts of a task.
@@ -31,6 +33,8 @@ pub(super) struct StepRow {
     listed: ListedCheckpoint,
     /// The resume values that its tasks took, each with its interrupt if that is still stored.
     resumed: Vec<String>,
+    /// The heads of the subgraphs that its tasks ran.
+    pub(super) subgraphs: Vec<Snapshot>,
 }
 
 impl Deref for StepRow {
@@ -44,13 +48,29 @@ impl Deref for StepRow {
 impl StepRow {
     fn read(at: Snapshot, parent: Option<Snapshot>, short: String, is_end: bool) -> Result<Self, Refusal> {
         let resumed = resumed(&at, parent.as_ref());
-        Ok(Self { listed: ListedCheckpoint::read(at, parent, short, is_end, CHANGED_ITEMS_MAX)?, resumed })
+        let listed = ListedCheckpoint::read(at, parent, short, is_end, CHANGED_ITEMS_MAX)?;
+        Ok(Self { listed, resumed, subgraphs: Vec::new() })
     }
 
     /// Reads the head of a branch beside the lineage.
     pub(super) fn read_head(at: Snapshot) -> Result<Self, Refusal> {
         let (parent, short) = (stored_parent(&at)?, at.id().to_string());
         Self::read(at, parent, short, false)
+    }
+
+    /// Adds those of some subgraphs that the tasks of the step ran: the last segment of a namespace names the task.
+    fn add_subgraphs(&mut self, own: &Namespace, heads: &[Snapshot]) {
+        let Some(parent) = self.listed.parent.as_ref().filter(|_| self.listed.at.source() == Source::Loop) else {
+            return;
+        };
+        let depth = own.segments().count();
+        let tasks: Vec<String> = parent.record().tasks.iter().map(|task| task.id.to_string()).collect();
+        let is_of_task = |head: &&Snapshot| {
+            let namespace = &head.point().namespace;
+            let task = namespace.segments().nth(depth).and_then(|last| last.rsplit_once(':'));
+            namespace.segments().count() == depth + 1 && task.is_some_and(|(_, id)| tasks.iter().any(|of| of == id))
+        };
+        self.subgraphs.extend(heads.iter().filter(is_of_task).cloned());
     }
 
     /// Returns the changes on one line, with the begin of the first message, and the resume values that a task took.
@@ -69,16 +89,18 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
         Some(from) => screen.point(from)?,
         None => at.clone(),
     };
-    let (rows, older) = rows(&from)?;
+    let (mut rows, older) = rows(&from)?;
+    let is_root = thread.namespace().is_root();
+    let linked = if is_root { linked_threads(&from, LINKED_MAX + 1, CALLED_ITEMS_MAX)? } else { Vec::new() };
+    for row in &mut rows {
+        row.listed.started.extend(linked.iter().filter(|of| of.started_by == Some(row.listed.at.id())).cloned());
+    }
     if screen.json {
-        let checkpoints: Vec<Json> = rows.iter().map(|row| row.document()).collect();
-        let (id, more) = (thread.id().as_str(), older.is_some());
-        let head = thread.head()?.map(|head| head.id().to_string());
-        let document = json!({ "schema": 1, "thread": id, "head": head, "checkpoints": checkpoints, "more": more });
-        return Ok(Shown::Json(document));
+        return document(&thread, &rows, older.is_some()).map(Shown::Json);
     }
     let info = thread.info()?;
     let (tree, subgraph_heads) = (BranchTree::read(&thread)?, subgraph_heads(&thread)?);
+    rows.iter_mut().for_each(|row| row.add_subgraphs(thread.namespace(), &subgraph_heads));
     let timeline = Timeline::read(&rows, &tree, at, older.is_some())?;
     let mut html = Html::new();
     heading(&mut html, &thread, &info, at, &tree)?;
@@ -97,11 +119,23 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal>
         html.within("p", &[("class", "next")], |html| _ = html.link(&address, "older steps"));
     }
     branches(&mut html, &thread, at, &tree, timeline.folded());
+    linked_list(&mut html, &linked);
     subgraphs(&mut html, &subgraph_heads);
     html.close("section").open("aside", &[("class", "rail"), ("aria-label", "State")]);
     pane::add_to(screen, &mut html, at)?;
     html.close("aside").close("div");
     Ok(View::new(name(&info), html).live(thread.id().as_str()).into())
+}
+
+/// Returns the document of the steps, as `annals log --json` has it.
+fn document(thread: &Thread, rows: &[StepRow], more: bool) -> Result<Json, Refusal> {
+    let checkpoints: Vec<Json> = rows.iter().map(|row| row.document()).collect();
+    let (id, head) = (thread.id().as_str(), thread.head()?.map(|head| head.id().to_string()));
+    let mut document = json!({ "schema": 1, "thread": id, "head": head, "checkpoints": checkpoints, "more": more });
+    if let Some(parent) = thread.parent_link()? {
+        document["parent_thread"] = link_document(&parent);
+    }
+    Ok(document)
 }
 
 /// Adds what a thread waits for, with the ways to answer; of a failure its text.
@@ -149,6 +183,27 @@ fn subgraph_heads(thread: &Thread) -> Result<Vec<Snapshot>, Refusal> {
     Ok(heads)
 }
 
+/// Adds the threads of sub-agents and the forks that a thread is linked to.
+fn linked_list(html: &mut Html, linked: &[LinkedThread]) {
+    for (kind, title) in [(ThreadLinkKind::Sub, "sub-agents"), (ThreadLinkKind::Fork, "forks")] {
+        let mut of_kind = linked.iter().take(LINKED_MAX).filter(|linked| linked.link.kind == kind).peekable();
+        if of_kind.peek().is_none() {
+            continue;
+        }
+        html.element("h2", &[], title).open("ul", &[]);
+        for LinkedThread { link, listed, .. } in of_kind {
+            html.open("li", &[]);
+            html.link(&address::thread(&link.thread), &shortened(listed.words().unwrap_or(&link.thread), 80));
+            let messages = listed.info.counts().map_or(0, |counts| counts.messages);
+            html.literal(" ").classed("span", "dim", &count(messages, "message")).close("li");
+        }
+        html.close("ul");
+    }
+    if linked.len() > LINKED_MAX {
+        html.classed("p", "dim", &format!("The first {LINKED_MAX} are shown."));
+    }
+}
+
 /// Adds links to the subgraphs of a thread, by the nodes that ran them.
 fn subgraphs(html: &mut Html, heads: &[Snapshot]) {
     if heads.is_empty() {
@@ -156,14 +211,18 @@ fn subgraphs(html: &mut Html, heads: &[Snapshot]) {
     }
     html.element("h2", &[], "subgraphs").open("ul", &[]);
     for head in heads {
-        let segments = head.point().namespace.segments().map(|part| part.split(':').next().unwrap_or_default());
-        let name = segments.collect::<Vec<_>>().join(" / ");
-        let name = if name.is_empty() { "(root)".to_owned() } else { shortened(&name, 60) };
-        html.open("li", &[]).link(&address::point(head), &name).literal(" ");
+        html.open("li", &[]).link(&address::point(head), &subgraph_name(&head.point().namespace)).literal(" ");
         html.classed("span", "dim", &format!("step {} · {}", head.step(), ago(head.store().now(), head.created_at())));
         html.close("li");
     }
     html.close("ul");
+}
+
+/// Returns the nodes that ran a subgraph, outermost first.
+pub(super) fn subgraph_name(namespace: &Namespace) -> String {
+    let segments = namespace.segments().map(|part| part.split(':').next().unwrap_or_default());
+    let name = segments.collect::<Vec<_>>().join(" / ");
+    if name.is_empty() { "(root)".to_owned() } else { shortened(&name, 60) }
 }
 
 /// Reads the steps from a checkpoint on, newest first, and the first one that is not shown.

@@ -15,7 +15,7 @@ use super::tree::{BranchLine, BranchTree};
 use crate::address::{self, diff, encode, point_text};
 use crate::failure::Refusal;
 use crate::html::Html;
-use crate::limits::{BUNDLE_FOLDED_MAX, BUNDLE_READ_MAX, BUNDLE_TASKS_MAX, BUNDLES_MAX, LANES_MAX};
+use crate::limits::{BUNDLE_FOLDED_MAX, BUNDLE_READ_MAX, BUNDLE_TASKS_MAX, BUNDLES_MAX, LANES_MAX, STARTED_MAX};
 use crate::plot;
 use crate::values::{interrupt, status_text};
 
@@ -128,6 +128,7 @@ impl<'t> Timeline<'t> {
                     {
                         (bundles, folded) = (bundles + 1, after);
                     }
+                    self.started(html, step, at);
                 }
                 LaneRow::Head(lane) => self.step(html, &self.others[lane].head, now, None, Some(lane)),
                 LaneRow::Fold(lane) => self.fold(html, lane),
@@ -269,6 +270,33 @@ impl<'t> Timeline<'t> {
             html.close("ol").close("details");
         });
         Ok(Some(folded + shown.len()))
+    }
+
+    /// Adds a row for each sub-agent and each subgraph that a step started.
+    fn started(&self, html: &mut Html, row: &StepRow, at: usize) {
+        let threads = row.started.iter().map(|started| {
+            let words = started.listed.words().unwrap_or(&started.link.thread);
+            (address::thread(&started.link.thread), shortened(words, 100), "sub-agent")
+        });
+        let subgraphs = row
+            .subgraphs
+            .iter()
+            .map(|head| (address::point(head), super::thread::subgraph_name(&head.point().namespace), "subgraph"));
+        let all: Vec<(String, String, &str)> = threads.chain(subgraphs).collect();
+        for (address, words, kind) in all.iter().take(STARTED_MAX) {
+            self.task(html, at, |html| {
+                html.literal("<span class=\"n\"></span>").open("span", &[("class", "what cut")]);
+                html.classed("span", "dim", kind).text(" ").link(address, words).close("span");
+                html.literal("<span></span><span class=\"num\"></span>");
+            });
+        }
+        if all.len() > STARTED_MAX {
+            self.task(html, at, |html| {
+                html.literal("<span class=\"n\"></span>");
+                html.classed("span", "what dim", &format!("{} more below", all.len() - STARTED_MAX));
+                html.literal("<span></span><span class=\"num\"></span>");
+            });
+        }
     }
 
     /// Adds the name of a task, its bar and its time.

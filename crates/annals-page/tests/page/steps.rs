@@ -1,6 +1,7 @@
 //! The screen of a thread, and that of a step: branches, bundles, interrupts, sums, waterfalls.
 
 use annals_graph::prelude::*;
+use annals_runs::{ThreadLink, ThreadLinkKind};
 
 use super::screens::{calls, waiting};
 use super::*;
@@ -271,9 +272,9 @@ fn subgraphs_are_listed_and_have_screens() {
         .edge(START, "asks")
         .compile()
         .unwrap();
-    let outer = StateGraph::with_schema(schema()).node("agent", inner).edge(START, "agent").compile().unwrap();
+    let graph = StateGraph::with_schema(schema()).node("agent", inner).edge(START, "agent").compile().unwrap();
     let thread = store.thread("nested").unwrap();
-    assert!(!outer.invoke(&thread, DynUpdate::new().set("n", 1)).unwrap().is_done());
+    assert!(!graph.invoke(&thread, DynUpdate::new().set("n", 1)).unwrap().is_done());
     let page = page_of(&store);
     let shown = html(&page, "/t/nested");
     let below = shown.split("<h2>subgraphs</h2>").nth(1).expect("subgraphs are listed");
@@ -282,5 +283,63 @@ fn subgraphs_are_listed_and_have_screens() {
     let inside = html(&page, link);
     assert!(inside.contains("asks: inner?"), "{inside}");
     assert!(inside.contains(">(root)</a>"), "the root is linked: {inside}");
+    // The subgraph names the step that runs it.
+    let outer = inside.split("subgraph of <a href=\"").nth(1).expect("the parent graph is linked");
+    let outer = html(&page, outer.split('"').next().unwrap());
+    assert!(outer.contains("<h1 dir=\"auto\">nested</h1>"), "{outer}");
     assert!(html(&page, &format!("{link}/step")).contains("asks"));
+    // When the step has ended, its row has the subgraph.
+    assert!(graph.invoke(&thread, Command::resume(2)).unwrap().is_done());
+    let ended = html(&page, "/t/nested");
+    let row = ended.split("data-row").find(|row| row.contains(">agent</a></b>")).expect("the step of the agent");
+    assert!(row.contains("<span class=\"dim\">subgraph</span> <a href=\"/t/nested"), "{row}");
+}
+
+#[test]
+fn sub_agents_stand_at_the_step_that_started_them() {
+    let store = Store::memory();
+    let research = store.thread("research").unwrap();
+    research.append("messages", [Message::human("What does a room cost in Bern?")]).unwrap();
+    let call = json!({ "type": "ai", "content": "", "id": "m2",
+        "tool_calls": [{ "name": "Task", "args": { "prompt": "Look" }, "id": "call-1", "type": "tool_call" }] });
+    research.append("messages", [Message::try_from(Value::from(call)).unwrap()]).unwrap();
+    let calling = research.head().unwrap().unwrap().id();
+    research.append("messages", [Message::ai("A room costs CHF 180.")]).unwrap();
+    for (name, words) in [("prices", "Look for prices."), ("maps", "Look for maps.")] {
+        store.thread(name).unwrap().append("messages", [Message::human(words)]).unwrap();
+    }
+    let link = |kind| ThreadLink::new("research", kind);
+    let links = [
+        ("prices".to_owned(), link(ThreadLinkKind::Sub).call("call-1")),
+        ("maps".to_owned(), link(ThreadLinkKind::Fork)),
+        ("erased".to_owned(), link(ThreadLinkKind::Sub)),
+    ];
+    store.link_threads(&links).unwrap();
+    let page = page_of(&store);
+    let log = document(&page, "/t/research.json");
+    let started: Vec<&Json> =
+        log["checkpoints"].as_array().unwrap().iter().filter(|row| row.get("started").is_some()).collect();
+    assert_eq!(started.len(), 1, "{log}");
+    assert_eq!(started[0]["checkpoint"], calling.to_string());
+    assert_eq!(started[0]["started"], json!([{ "thread": "prices", "kind": "sub", "call": "call-1" }]));
+    let shown = html(&page, "/t/research");
+    assert!(
+        shown.contains("<span class=\"dim\">sub-agent</span> <a href=\"/t/prices\">Look for prices.</a>"),
+        "{shown}"
+    );
+    let lists: Vec<&str> = shown.split("<h2>").skip(1).collect();
+    let list = |title: &str| *lists.iter().find(|list| list.starts_with(title)).expect(title);
+    assert!(list("sub-agents").contains("/t/prices") && !list("sub-agents").contains("erased"), "{shown}");
+    assert!(list("forks").contains("<a href=\"/t/maps\">Look for maps.</a>"), "{shown}");
+    assert!(html(&page, "/t/research/talk").contains("<a class=\"label\" href=\"/t/prices\">sub-agent</a>"));
+    // They name their parent.
+    for (name, words) in [("prices", "sub-agent of"), ("maps", "forked from")] {
+        let below = html(&page, &format!("/t/{name}"));
+        assert!(
+            below.contains(&format!("{words} <a href=\"/t/research\">What does a room cost in Bern?</a>")),
+            "{below}"
+        );
+        assert_eq!(document(&page, &format!("/t/{name}.json"))["parent_thread"]["thread"], "research");
+    }
+    assert_eq!(document(&page, "/t/research.json")["parent_thread"], Json::Null);
 }
