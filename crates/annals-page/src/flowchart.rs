@@ -147,9 +147,12 @@ fn add_node(html: &mut Html, node: &ChartNode, place: ChartBox) {
     let class = if node.is_seen { "" } else { "never" };
     let rect = [("class", class), ("x", x.as_str()), ("y", &y), ("width", &width), ("height", "46"), ("rx", "8")];
     html.element("rect", &rect, "");
-    let (name_y, note_y) = ((place.top + 20).to_string(), (place.top + 37).to_string());
-    html.element("text", &[("x", &middle), ("y", &name_y)], &shortened(&node.name, NAME_CHARS));
-    html.element("text", &[("class", "note"), ("x", &middle), ("y", &note_y)], &shortened(&node.note, NAME_CHARS + 4));
+    let name_y = place.top + if node.note.is_empty() { 28 } else { 20 };
+    html.element("text", &[("x", &middle), ("y", &name_y.to_string())], &shortened(&node.name, NAME_CHARS));
+    if !node.note.is_empty() {
+        let (y, note) = ((place.top + 37).to_string(), shortened(&node.note, NAME_CHARS + 4));
+        html.element("text", &[("class", "note"), ("x", &middle), ("y", &y)], &note);
+    }
     html.close("g");
 }
 

@@ -80,6 +80,8 @@ pub(crate) const CHANGED_ITEMS_MAX: u64 = 1_000;
 pub(crate) const BEGIN_CHARS_MAX: usize = 100;
 /// Nodes of a value that its tree shows.
 pub(crate) const TREE_NODES_MAX: usize = 400;
+/// Characters of a text that stands beside its name in a tree.
+pub(crate) const LINE_CHARS_MAX: usize = 100;
 /// Characters of a text that are shown; the rest is a link away.
 pub(crate) const TEXT_CHARS_MAX: usize = 4_000;
 /// Characters of a message that are rendered; the rest is a link away.

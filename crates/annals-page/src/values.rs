@@ -6,7 +6,7 @@ use annals_view::words::{self, brief, shortened, size};
 
 use crate::address::encode;
 use crate::html::Html;
-use crate::limits::{STATUS_CHARS_MAX, TEXT_CHARS_MAX, TREE_NODES_MAX};
+use crate::limits::{LINE_CHARS_MAX, STATUS_CHARS_MAX, TEXT_CHARS_MAX, TREE_NODES_MAX};
 
 /// Nesting of a tree that is shown; deeper values are a link.
 const DEPTH: usize = 12;
@@ -31,74 +31,85 @@ impl<'a> ValueTree<'a> {
 
     fn add(html: &mut Html, value: &Value, base: Option<&'a str>) {
         let mut tree = Self { base, left: TREE_NODES_MAX };
-        html.open("div", &[("class", "value")]);
-        tree.value(html, value, "", 0);
-        html.close("div");
+        match value {
+            Value::List(_) | Value::Map(_) => tree.members(html, value, "", 0),
+            value => {
+                html.open("div", &[("class", "tree")]);
+                tree.leaf(html, value, "");
+                html.close("div");
+            }
+        }
     }
 
-    fn value(&mut self, html: &mut Html, value: &Value, path: &str, depth: usize) {
-        match value {
-            Value::List(items) if depth < DEPTH => {
-                let members = items.iter().enumerate().map(|(at, item)| (at.to_string(), item));
-                self.members(html, members, items.len(), path, depth);
+    /// Adds a value without members: a short text in quotes, a longer one below its name.
+    fn leaf(&self, html: &mut Html, value: &Value, path: &str) {
+        match (value, self.base) {
+            (Value::Str(content), _) if is_short(content) => {
+                html.element("i", &[("dir", "auto")], &format!("\"{content}\""));
             }
-            Value::Map(map) if depth < DEPTH => {
-                let members = map.iter().map(|(name, item)| (name.clone(), item));
-                self.members(html, members, map.len(), path, depth);
+            (Value::Str(content), Some(base)) => text(html, content, &format!("{base}{path}")),
+            (Value::Str(content), None) => {
+                html.element("pre", &[("dir", "auto"), ("class", "text")], &shortened(content, TEXT_CHARS_MAX));
             }
-            Value::List(_) | Value::Map(_) => self.link(html, path, "", &kind(value)),
-            Value::Str(content) => match self.base {
-                Some(base) => text(html, content, &format!("{base}{path}")),
-                None => {
-                    _ = html.element("pre", &[("dir", "auto"), ("class", "text")], &shortened(content, TEXT_CHARS_MAX))
-                }
-            },
-            value => {
-                html.classed("code", value.kind(), &brief(value));
-                html.literal(" ").classed("span", "dim", &kind(value));
+            (value, _) => {
+                html.element("i", &[("dir", "auto")], &brief(value));
             }
         }
     }
 
     /// Adds a text with a link to a path, if the value has an address.
-    fn link(&self, html: &mut Html, path: &str, class: &'static str, text: &str) {
+    fn link(&self, html: &mut Html, path: &str, text: &str) {
         match self.base {
             Some(base) => {
-                let href = format!("{base}{path}");
-                html.element("a", &[("class", class), ("href", &href), ("dir", "auto")], text);
+                html.element("a", &[("href", &format!("{base}{path}")), ("dir", "auto")], text);
             }
-            None => _ = html.element("span", &[("class", class), ("dir", "auto")], text),
+            None => _ = html.element("b", &[("dir", "auto")], text),
         }
     }
 
-    fn members<'v>(
-        &mut self,
-        html: &mut Html,
-        members: impl Iterator<Item = (String, &'v Value)>,
-        len: usize,
-        path: &str,
-        depth: usize,
-    ) {
-        let noun = if len == 1 { "member" } else { "members" };
-        html.open("details", &[("open", "")]);
-        html.within("summary", &[("class", "dim")], |html| _ = html.text(&format!("{len} {noun}")));
-        html.open("ul", &[]);
-        for (shown, (name, item)) in members.enumerate() {
+    fn members(&mut self, html: &mut Html, value: &Value, path: &str, depth: usize) {
+        let members: Vec<(String, &Value)> = match value {
+            Value::List(items) => items.iter().enumerate().map(|(at, item)| (at.to_string(), item)).collect(),
+            Value::Map(map) => map.iter().map(|(name, item)| (name.clone(), item)).collect(),
+            _ => Vec::new(),
+        };
+        let len = members.len();
+        html.open("ul", &[("class", "tree")]);
+        for (shown, (name, item)) in members.into_iter().enumerate() {
+            let path = format!("{path}/{}", encode(&name));
             if self.left == 0 {
-                let path = format!("{path}/{}", encode(&name));
-                html.within("li", &[], |html| self.link(html, &path, "", &format!("{} more", len - shown)));
+                html.within("li", &[], |html| self.link(html, &path, &format!("{} more", len - shown)));
                 break;
             }
             self.left -= 1;
-            let path = format!("{path}/{}", encode(&name));
             html.open("li", &[]);
-            self.link(html, &path, "name", &shortened(&name, 80));
-            html.literal(": ");
-            self.value(html, item, &path, depth + 1);
+            match item {
+                Value::List(_) | Value::Map(_) if depth < DEPTH => {
+                    html.open("details", &[("open", "")]).open("summary", &[]);
+                    self.link(html, &path, &shortened(&name, 80));
+                    html.literal(" ").classed("span", "dim", &kind(item)).close("summary");
+                    self.members(html, item, &path, depth + 1);
+                    html.close("details");
+                }
+                Value::List(_) | Value::Map(_) => {
+                    self.link(html, &path, &shortened(&name, 80));
+                    html.literal(" ").classed("span", "dim", &kind(item));
+                }
+                item => {
+                    self.link(html, &path, &shortened(&name, 80));
+                    html.literal(" ");
+                    self.leaf(html, item, &path);
+                }
+            }
             html.close("li");
         }
-        html.close("ul").close("details");
+        html.close("ul");
     }
+}
+
+/// Returns whether a text stands beside its name.
+fn is_short(text: &str) -> bool {
+    text.chars().nth(LINE_CHARS_MAX).is_none() && !text.contains('\n')
 }
 
 /// Adds a text, of which the rest is a link away.

@@ -134,7 +134,8 @@ fn side(html: &mut Html, at: Option<&Snapshot>, class: &str) {
     });
     let thread = at.point().thread.as_str();
     html.open("span", &[("class", "dim cut")]).isolated(&shortened(thread, 40)).close("span");
-    html.element("span", &[("class", "id cut"), ("title", &point_text(at))], &at.id().to_string()).close("p");
+    html.within("span", &[("class", "id cut"), ("title", &point_text(at))], |html| super::pane::short_id(html, at));
+    html.close("p");
     html.open("p", &[("class", "facts")]).element("span", &[], &ago(at.store().now(), at.created_at())).close("p");
     html.close("th");
 }

@@ -13,7 +13,7 @@ use crate::limits::VERSIONS_MAX;
 /// Adds the values that a channel or a part of it had, the newest first. A whole list has none: its items have.
 pub(super) fn section(html: &mut Html, at: &Snapshot, record: &ChannelRecord, members: &[&str]) -> Result<(), Refusal> {
     let Some((walk, rest)) = walk(at, record, members)? else { return Ok(()) };
-    html.element("h2", &[], "history of this value");
+    html.open("div", &[("class", "section")]).element("h2", &[], "History of this value").close("div");
     html.open("table", &[("class", "rows")]).open("tbody", &[]);
     let mut newer: Option<Option<Value>> = None;
     let mut rows = 0;

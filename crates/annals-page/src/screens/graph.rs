@@ -7,10 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use annals::base::{RunId, Value};
 use annals::history::Snapshot;
 use annals::store::{CacheKey, Source};
+use annals_runs::SnapshotRuns as _;
 use annals_view::words::{START, count, grouped, metadata, rounded, shortened, span};
 use serde_json::{Value as Json, json};
 
 use super::heading::{heading, name, tabs};
+use super::step::lanes;
 use super::tree::BranchTree;
 use super::{Screen, Shown};
 use crate::address;
@@ -35,7 +37,7 @@ const PATH: usize = 40;
 #[derive(Default)]
 struct NodeFigures {
     tasks: u64,
-    /// The durations of the supersteps in which it ran, in microseconds.
+    /// The durations of its tasks, or of the supersteps in which it ran, in microseconds.
     micros: Vec<i64>,
     tokens: u64,
 }
@@ -140,13 +142,23 @@ impl SeenGraph {
             .iter()
             .map(|step| step.tokens.0 + step.tokens.1)
             .sum::<u64>();
+        // Parallel tasks of a run that records their ends have times of their own.
+        let steps = if ran.len() > 1 { parent.steps(Some(child))? } else { Vec::new() };
+        let mut own: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
+        for (step, spans) in lanes(&steps).into_iter().filter(|(step, spans)| !step.is_call && !spans.is_empty()) {
+            let taken = spans.iter().map(|span| span.to.as_micros().saturating_sub(span.from.as_micros()).max(0));
+            own.entry(&*step.name).or_default().push(taken.sum());
+        }
         let mut names = ran.clone();
         names.sort_unstable();
         names.dedup();
         for (at, name) in names.iter().enumerate() {
             let node = self.nodes.entry(name.clone()).or_default();
             node.tasks += ran.iter().filter(|of| *of == name).count() as u64;
-            node.micros.push(micros);
+            match own.remove(name.as_str()) {
+                Some(taken) => node.micros.extend(taken),
+                None => node.micros.push(micros),
+            }
             // The messages of parallel tasks are counted once.
             node.tokens += if at == 0 { tokens } else { 0 };
             let mut next: Vec<&str> = child.next().collect();

@@ -49,25 +49,28 @@ pub(super) fn show(screen: &Screen<'_>, at: &Snapshot, path: &[&str]) -> Result<
     let (info, tree) = (thread.info()?, BranchTree::read(&thread)?);
     heading(&mut html, &thread, &info, at, &tree)?;
     tabs(&mut html, at, "state");
+    html.open("div", &[("class", "section")]);
     crumbs(&mut html, at, path);
-    let command = show_command(at, path);
-    html.open("p", &[("class", "dim")]).text(&screen.command(&["show", &command[0], &command[1]])).literal(" ");
-    html.element("button", &[("type", "button"), ("class", "copy"), ("data-copy", &command[1])], "copy the path");
-    html.close("p");
-    if let Some(by) = &by {
-        html.within("p", &[], |html| writer(html, at, by));
+    html.open("p", &[("class", "end facts")]);
+    if let StateTarget::One(value) = &target {
+        html.element("span", &[], &kind(value));
     }
+    if let Some(by) = &by {
+        html.within("span", &[], |html| writer(html, at, by));
+    }
+    html.within("span", &[], |html| _ = html.link(&format!("{base}?raw=1"), "as text"));
+    html.close("p").close("div");
     match &target {
         StateTarget::List(items, len) => list(&mut html, screen, items, *len, &base),
-        StateTarget::One(value) => {
-            html.classed("p", "dim", &kind(value));
-            match value {
-                Value::Str(content) => text(&mut html, content, &base),
-                value => ValueTree::add_to(&mut html, value, &base),
-            }
-            html.within("p", &[], |html| _ = html.link(&format!("{base}?raw=1"), "as text"));
-        }
+        StateTarget::One(Value::Str(content)) => text(&mut html, content, &base),
+        StateTarget::One(value) => ValueTree::add_to(&mut html, value, &base),
     }
+    let command = show_command(at, path);
+    let shown = screen.command(&["show", &command[0], &command[1]]);
+    html.element("pre", &[("class", "command"), ("dir", "auto")], &shown);
+    html.open("p", &[]);
+    html.element("button", &[("type", "button"), ("class", "copy"), ("data-copy", &command[1])], "copy the path");
+    html.close("p");
     evolution::section(&mut html, at, &record, members)?;
     Ok(View::new(format!("{} {}", name(&info), path.join("/")), html).live(thread.id().as_str()).into())
 }
@@ -250,8 +253,10 @@ fn whole(screen: &Screen<'_>, at: &Snapshot) -> Result<Shown, Refusal> {
     heading(&mut html, &thread, &info, at, &tree)?;
     tabs(&mut html, at, "state");
     super::pane::add_to(screen, &mut html, at)?;
-    html.element("h2", &[], "metadata");
     let metadata = Value::from(metadata(at));
-    ValueTree::add_without_links(&mut html, &metadata);
+    if metadata.as_map().is_some_and(|map| !map.is_empty()) {
+        html.open("div", &[("class", "section")]).element("h2", &[], "Metadata").close("div");
+        ValueTree::add_without_links(&mut html, &metadata);
+    }
     Ok(View::new(format!("{} state", name(&info)), html).live(thread.id().as_str()).into())
 }

@@ -218,10 +218,11 @@ struct TaskList<'a> {
 }
 
 impl TaskList<'_> {
-    /// Adds a row for each task: what failed first, then in the order of the tasks.
+    /// Adds a row for each task and then for each call: what failed first, then in their order.
     fn add_to(&self, screen: &Screen<'_>, html: &mut Html) -> Result<(), Refusal> {
         let mut lanes = lanes(self.steps);
-        lanes.sort_by_key(|(step, _)| step.error_text().is_empty());
+        // A call stands below its task.
+        lanes.sort_by_key(|(step, _)| (step.is_call, step.error_text().is_empty()));
         let (from, to) = self.within;
         let has_bars = lanes.iter().any(|(_, spans)| !spans.is_empty());
         let to = lanes.iter().flat_map(|(_, spans)| spans).map(|span| span.to).fold(to, Timestamp::max);

@@ -165,7 +165,7 @@ fn a_state_has_a_tree_a_history_and_raw_texts() {
     let page = page_of(&store);
     let shown = html(&page, "/t/trip/state/plan/stops/0");
     assert!(
-        shown.contains("a/b") && shown.contains("history of this value") && shown.contains("written by"),
+        shown.contains("a/b") && shown.contains("History of this value") && shown.contains("written by"),
         "{shown}"
     );
     let city = html(&page, "/t/trip/state/plan/city");
