@@ -118,7 +118,7 @@ impl PostgresBackend {
     /// # Errors
     /// [`StoreError::Read`].
     pub fn size_bytes(&self) -> Result<u64, StoreError> {
-        let answers = self.client.read(vec![PgQuery::new(sql::TABLE_BYTES, [])], Together::Apart)?;
+        let answers = self.client.scan(vec![PgQuery::new(sql::TABLE_BYTES, [])], Together::Apart)?;
         answers[0].first().map_or(Ok(0), |row| Cells::of(row).number())
     }
 

@@ -37,7 +37,6 @@ pub(crate) enum Param {
     Bytes(Option<Vec<u8>>),
     Ints(Vec<Option<i64>>),
     Texts(Vec<Option<String>>),
-    NoTexts,
     Blobs(Vec<Option<Vec<u8>>>),
     Bools(Vec<Option<bool>>),
 }
@@ -50,7 +49,6 @@ impl Param {
             Self::Bytes(value) => (value, Type::BYTEA),
             Self::Ints(values) => (values, Type::INT8_ARRAY),
             Self::Texts(values) => (values, Type::TEXT_ARRAY),
-            Self::NoTexts => (&None::<Vec<String>>, Type::TEXT_ARRAY),
             Self::Blobs(values) => (values, Type::BYTEA_ARRAY),
             Self::Bools(values) => (values, Type::BOOL_ARRAY),
         }
@@ -90,11 +88,27 @@ struct Lane {
     open: Mutex<Option<Arc<PgConnection>>>,
     /// The statement that sets how the server plans.
     settings: &'static str,
+    /// The calls on it that have not ended.
+    calls: AtomicUsize,
 }
 
 impl Lane {
     fn with(settings: &'static str) -> Self {
-        Self { open: Mutex::default(), settings }
+        Self { open: Mutex::default(), settings, calls: AtomicUsize::new(0) }
+    }
+
+    fn enter(&self) -> LaneCall<'_> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        LaneCall(self)
+    }
+}
+
+/// Drop guard: a call on a lane has ended.
+struct LaneCall<'l>(&'l Lane);
+
+impl Drop for LaneCall<'_> {
+    fn drop(&mut self) {
+        self.0.calls.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -147,8 +161,10 @@ pub(crate) struct Connections {
     writes: Vec<Lane>,
     /// For the tables beside the log.
     beside: Lane,
-    reads: Vec<Lane>,
-    next: AtomicUsize,
+    /// For reads by keys: a call takes the connection with the fewest calls, so that one caller needs one connection.
+    reads: [Lane; READ_CONNECTIONS],
+    /// For reads of which the plan follows from the parameters and the size of the tables: listings, searches, sums.
+    scans: Lane,
     round_trips: AtomicU64,
     /// True once a pooler has lent a connection that lacks what another one has prepared.
     is_pooled: AtomicBool,
@@ -271,12 +287,36 @@ impl Connections {
         _ = of.client.batch_execute(sql::ROLLBACK).await;
     }
 
-    /// Reads. A call that fails for a reason that passes is repeated.
+    fn read_lane(&self) -> &Lane {
+        let lanes = self.reads.iter();
+        lanes.min_by_key(|lane| lane.calls.load(Ordering::Relaxed)).unwrap_or(&self.reads[0])
+    }
+
+    /// Returns a connection for reads.
+    pub(crate) async fn reader(&self) -> Result<Arc<PgConnection>, PgFault> {
+        self.client(self.read_lane()).await
+    }
+
+    /// Reads by keys. A call that fails for a reason that passes is repeated.
     pub(crate) async fn read(&self, queries: &[PgQuery], together: Together) -> Result<Answers, PgFault> {
+        self.read_on(Self::read_lane, queries, together).await
+    }
+
+    /// Reads by statements that are planned for their parameters; as [`Connections::read`].
+    async fn scan(&self, queries: &[PgQuery], together: Together) -> Result<Answers, PgFault> {
+        self.read_on(|lanes| &lanes.scans, queries, together).await
+    }
+
+    async fn read_on(
+        &self,
+        lane: fn(&Self) -> &Lane,
+        queries: &[PgQuery],
+        together: Together,
+    ) -> Result<Answers, PgFault> {
         let mut backoff = BACKOFF_FIRST;
         for attempt in 1.. {
-            let lane = &self.reads[self.next.fetch_add(1, Ordering::Relaxed) % self.reads.len()];
-            let answers = match self.client(lane).await {
+            let call = lane(self).enter();
+            let answers = match self.client(call.0).await {
                 Ok(of) => self.run(&of, queries, together).await,
                 Err(fault) => Err(fault),
             };
@@ -392,8 +432,8 @@ impl PgClient {
             tls,
             writes: (0..WRITE_CONNECTIONS).map(|_| Lane::with(sql::PLAN_ONCE)).collect(),
             beside: Lane::with(sql::PLAN_AS_WRITTEN),
-            reads: (0..READ_CONNECTIONS).map(|_| Lane::with(sql::PLAN_AS_WRITTEN)).collect(),
-            next: AtomicUsize::new(0),
+            reads: std::array::from_fn(|_| Lane::with(sql::PLAN_ONCE)),
+            scans: Lane::with(sql::PLAN_AS_WRITTEN),
             round_trips: AtomicU64::new(0),
             is_pooled: AtomicBool::new(false),
         };
@@ -418,10 +458,16 @@ impl PgClient {
         self.remote.wait(future)
     }
 
-    /// Reads, and parks until the rows are there.
+    /// Reads by keys, and parks until the rows are there.
     pub(crate) fn read(&self, queries: Vec<PgQuery>, together: Together) -> Result<Answers, StoreError> {
         let lanes = Arc::clone(&self.lanes);
         self.wait(async move { lanes.read(&queries, together).await.map_err(read_error) })
+    }
+
+    /// Reads by statements that are planned for their parameters, and parks until the rows are there.
+    pub(crate) fn scan(&self, queries: Vec<PgQuery>, together: Together) -> Result<Answers, StoreError> {
+        let lanes = Arc::clone(&self.lanes);
+        self.wait(async move { lanes.scan(&queries, together).await.map_err(read_error) })
     }
 
     /// Returns how many times the client has waited for the server.

@@ -34,8 +34,8 @@ pub(crate) enum NewTables {
 /// Verifies the schema of the database, and returns the mark of the server. `new_tables` says what becomes of a
 /// database without tables; tables that are there cannot be divided. `shown` names the database in errors.
 pub(crate) async fn prepare(lanes: &Connections, shown: &str, new_tables: NewTables) -> Result<u32, StoreError> {
-    let client = lanes.connect().await.map_err(|fault| open_fault(shown, fault))?;
-    let found = make(&client, new_tables).await.map_err(|fault| open_fault(shown, fault))?;
+    let of = lanes.reader().await.map_err(|fault| open_fault(shown, fault))?;
+    let found = make(&of.client, new_tables).await.map_err(|fault| open_fault(shown, fault))?;
     if matches!(new_tables, NewTables::Divided(_)) && !found.is_new {
         return Err(open_error(shown, "it has tables, which cannot be divided any more"));
     }

@@ -16,11 +16,12 @@ macro_rules! plan_as_written {
 }
 /// The joins are written in the order in which they are best done; looking for another one takes most of the time.
 pub(crate) const PLAN_AS_WRITTEN: &str = plan_as_written!();
-/// The statements of commits are planned once on a connection: they join arrays of few rows with tables by their keys,
-/// whatever the parameters are.
+/// The statements of commits and of most reads are planned once on a connection: they join arrays of few rows with tables
+/// by their keys, whatever the parameters are and however large the tables become.
 pub(crate) const PLAN_ONCE: &str = concat!(
     plan_as_written!(),
-    "; SET plan_cache_mode = force_generic_plan; SET enable_hashjoin = off; SET enable_mergejoin = off"
+    "; SET plan_cache_mode = force_generic_plan; SET enable_hashjoin = off; SET enable_mergejoin = off; \
+     SET enable_seqscan = off"
 );
 pub(crate) const COMMIT: &str = "COMMIT";
 pub(crate) const ROLLBACK: &str = "ROLLBACK";
@@ -184,16 +185,25 @@ pub(crate) const CONTENTS_AT: &str = "SELECT p.n, c.contents[k.at] \
      JOIN checkpoint c ON c.thread = p.thread AND c.branch = p.branch AND c.ordinal = p.ordinal, \
      LATERAL (SELECT array_position(c.channels, p.channel) AS at) k WHERE k.at IS NOT NULL";
 
-/// The newest item at each position of lists of a lineage: of some channels or of all, between two positions.
-pub(crate) const ITEMS_AT: &str = concat!(
-    wanted!(),
-    lineage!(),
-    " SELECT DISTINCT ON (i.channel, i.position) i.channel, i.position, i.ordinal, i.task, ",
-    item_columns!(),
-    " FROM lineage l JOIN item i ON i.thread = l.thread AND i.branch = l.branch AND i.ordinal <= l.top \
-     WHERE ($4::text[] IS NULL OR i.channel = ANY ($4)) AND i.position BETWEEN $5 AND $6 \
-     ORDER BY i.channel, i.position, i.ordinal DESC"
-);
+macro_rules! items {
+    ($which:literal) => {
+        concat!(
+            wanted!(),
+            lineage!(),
+            " SELECT DISTINCT ON (i.channel, i.position) i.channel, i.position, i.ordinal, i.task, ",
+            item_columns!(),
+            " FROM lineage l JOIN item i ON i.thread = l.thread AND i.branch = l.branch AND i.ordinal <= l.top ",
+            $which,
+            " ORDER BY i.channel, i.position, i.ordinal DESC"
+        )
+    };
+}
+
+/// The newest item at each position of all lists of a lineage.
+pub(crate) const ALL_ITEMS_AT: &str = items!("");
+
+/// The newest item at each position of some lists of a lineage, between two positions.
+pub(crate) const ITEMS_AT: &str = items!("WHERE i.channel = ANY ($4::text[]) AND i.position BETWEEN $5 AND $6");
 
 /// The last items of lists of a lineage up to a position: of each branch so many of each channel.
 pub(crate) const ITEM_TAILS_AT: &str = concat!(
@@ -220,14 +230,24 @@ pub(crate) const ITEMS_BY_ID_AT: &str = concat!(
      ORDER BY i.position, i.ordinal DESC"
 );
 
-/// The range deletes of lists of a lineage, the newest first: of some channels or of all.
-pub(crate) const RANGE_DELETES_AT: &str = concat!(
-    wanted!(),
-    lineage!(),
-    " SELECT r.channel, r.ordinal, r.first, r.last, r.task, r.reference, t.id, l.n \
-     FROM lineage l JOIN range_delete r ON r.thread = l.thread AND r.branch = l.branch AND r.ordinal <= l.top \
-     JOIN thread t ON t.number = r.thread WHERE ($4::text[] IS NULL OR r.channel = ANY ($4)) ORDER BY r.ordinal DESC, r.first"
-);
+macro_rules! range_deletes {
+    ($which:literal) => {
+        concat!(
+            wanted!(),
+            lineage!(),
+            " SELECT r.channel, r.ordinal, r.first, r.last, r.task, r.reference, t.id, l.n \
+             FROM lineage l JOIN range_delete r ON r.thread = l.thread AND r.branch = l.branch AND r.ordinal <= l.top ",
+            $which,
+            " JOIN thread t ON t.number = r.thread ORDER BY r.ordinal DESC, r.first"
+        )
+    };
+}
+
+/// The range deletes of all lists of a lineage, the newest first.
+pub(crate) const ALL_RANGE_DELETES_AT: &str = range_deletes!("");
+
+/// The range deletes of some lists of a lineage, the newest first.
+pub(crate) const RANGE_DELETES_AT: &str = range_deletes!("AND r.channel = ANY ($4::text[])");
 
 /// The number of items of a list of a lineage that references no other one.
 pub(crate) const LEN_AT: &str = concat!(

@@ -51,7 +51,7 @@ impl Checks for PostgresBackend {
                 break;
             }
         }
-        let strays = self.client.read(vec![PgQuery::new(check_sql::STRAYS, [])], Together::Apart)?.remove(0);
+        let strays = self.client.scan(vec![PgQuery::new(check_sql::STRAYS, [])], Together::Apart)?.remove(0);
         for row in &strays {
             let mut cells = Cells::of(row);
             let count = cells.number()?;

@@ -14,7 +14,7 @@ use annals::store::StoreError;
 use annals::store::backend::LogProbe;
 use annals::store::log::{ChangePage, Follow, LogPosition, LogSignal, LogWatch};
 use tokio::sync::Notify;
-use tokio_postgres::{AsyncMessage, Client};
+use tokio_postgres::AsyncMessage;
 
 use self::sql as follow_sql;
 use crate::PostgresBackend;
@@ -64,7 +64,7 @@ impl Follow for PostgresBackend {
             Param::Text(thread.map(|thread| thread.as_str().to_owned())),
             Param::Int(Some(i64::try_from(limit).unwrap_or(i64::MAX))),
         ];
-        let rows = self.client.read(vec![PgQuery::new(follow_sql::CHANGES, params)], Together::Apart)?.remove(0);
+        let rows = self.client.scan(vec![PgQuery::new(follow_sql::CHANGES, params)], Together::Apart)?.remove(0);
         let (mut records, mut last) = (Vec::new(), *after);
         for row in &rows {
             let mut cells = Cells::of(row);
@@ -134,21 +134,13 @@ impl Notifier {
 
     /// Sends notifications, at most one in an interval. A process that is not reached looks by itself.
     pub(crate) async fn run(self: Arc<Self>, lanes: Arc<Connections>) {
-        let mut open: Option<Client> = None;
         loop {
             self.committed.notified().await;
             tokio::time::sleep(NOTIFY_INTERVAL).await;
-            if open.as_ref().is_none_or(Client::is_closed) {
-                open = match lanes.connect().await {
-                    Ok(client) => client.batch_execute(follow_sql::NO_SYNC).await.ok().map(|()| client),
-                    Err(_) => None,
-                };
-            }
-            let Some(client) = &open else { continue };
+            let Ok(of) = lanes.reader().await else { continue };
             let name = (&self.name as &(dyn tokio_postgres::types::ToSql + Sync), tokio_postgres::types::Type::TEXT);
-            if client.query_typed(follow_sql::NOTIFY, &[name]).await.is_err() {
-                open = None;
-            }
+            // The error is dropped: the other processes look by themselves.
+            _ = of.client.query_typed(follow_sql::NOTIFY, &[name]).await;
         }
     }
 

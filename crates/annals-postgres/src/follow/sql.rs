@@ -21,9 +21,8 @@ pub(crate) const NEWEST: &str = "SELECT xact::text, seq FROM checkpoint ORDER BY
 
 pub(crate) const LISTEN: &str = "LISTEN annals";
 
-pub(crate) const NO_SYNC: &str = "SET synchronous_commit = off";
-
-/// Tells the other processes on the same schema that something was committed.
-pub(crate) const NOTIFY: &str = "SELECT pg_notify('annals', current_schema() || ' ' || $1)";
+/// Tells the other processes on the same schema that something was committed. Nobody waits for the disk.
+pub(crate) const NOTIFY: &str = "SELECT set_config('synchronous_commit', 'off', true), \
+     pg_notify('annals', current_schema() || ' ' || $1)";
 
 pub(crate) const SCHEMA: &str = "SELECT current_schema()::text";

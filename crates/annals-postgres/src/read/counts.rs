@@ -29,9 +29,9 @@ pub(crate) fn add(backend: &PostgresBackend, found: &mut HashMap<ThreadId, Threa
         PgQuery::new(read_sql::STATED, [ids.clone()]),
         PgQuery::new(read_sql::TOKENS, [ids]),
         query_at(read_sql::LISTS_AT, &wanted, []),
-        query_at(sql::RANGE_DELETES_AT, &wanted, [Param::NoTexts]),
+        query_at(sql::ALL_RANGE_DELETES_AT, &wanted, []),
     ];
-    let answers = backend.client.read(queries, Together::Snapshot)?;
+    let answers = backend.client.scan(queries, Together::Snapshot)?;
     let mut sums: HashMap<ThreadId, ThreadCounts> = HashMap::new();
     for row in &answers[0] {
         let mut cells = Cells::of(row);

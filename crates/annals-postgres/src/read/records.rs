@@ -171,7 +171,7 @@ pub(crate) fn operations(
     let thread = query.thread.as_ref().map(|thread| thread.as_str().to_owned());
     let params = [Param::Text(thread), Param::Int(Some(before)), Param::Int(Some(limit as i64))];
     let queries = [read_sql::OPERATIONS, read_sql::OPERATION_CHANGES].map(|sql| PgQuery::new(sql, params.clone()));
-    let answers = backend.client.read(queries.into(), Together::Snapshot)?;
+    let answers = backend.client.scan(queries.into(), Together::Snapshot)?;
     let mut changes: BTreeMap<u64, Vec<OperationChange>> = BTreeMap::new();
     for row in &answers[1] {
         let mut cells = Cells::of(row);

@@ -229,12 +229,15 @@ fn whole(
     visit: VisitState<'_>,
 ) -> StateVisit {
     let wanted = [at(point)];
-    let names = lists.map_or(Param::NoTexts, channels);
+    let items_query = match lists {
+        Some(names) => query_at(sql::ITEMS_AT, &wanted, [channels(names), number(0), number(i64::MAX)]),
+        None => query_at(sql::ALL_ITEMS_AT, &wanted, []),
+    };
     let queries = vec![
         query_at(sql::RECORDS_AT, &wanted, []),
         query_at(sql::CHANGES_AT, &wanted, []),
-        query_at(sql::ITEMS_AT, &wanted, [names, number(0), number(i64::MAX)]),
-        query_at(sql::RANGE_DELETES_AT, &wanted, [Param::NoTexts]),
+        items_query,
+        query_at(sql::ALL_RANGE_DELETES_AT, &wanted, []),
     ];
     let answers = backend.client.read(queries, Together::Snapshot)?;
     let record = kept(point, points::records(&answers[0], 1)?.pop().flatten())?;

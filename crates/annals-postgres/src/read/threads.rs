@@ -249,7 +249,7 @@ pub(crate) fn listed(backend: &PostgresBackend, query: &ThreadQuery) -> Result<V
     });
     let limit = query.limit.map_or(LISTING_PAGE_ROWS, |limit| LISTING_PAGE_ROWS.min(limit.max(16) as i64));
     while !page.is_full() {
-        let rows = backend.client.read(vec![listing(query, after.as_ref(), limit)], Together::Apart)?.remove(0);
+        let rows = backend.client.scan(vec![listing(query, after.as_ref(), limit)], Together::Apart)?.remove(0);
         let mut ids = Vec::new();
         for row in &rows {
             let mut cells = Cells::of(row);

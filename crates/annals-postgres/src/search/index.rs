@@ -60,7 +60,7 @@ pub(super) fn is_ready(backend: &PostgresBackend) -> Result<bool, StoreError> {
 /// Returns how many checkpoints are not indexed, at most `limit`; `None` without an index.
 fn behind(backend: &PostgresBackend, limit: i64) -> Result<Option<u64>, StoreError> {
     let query = PgQuery::new(search_sql::MARK, [Param::Int(Some(limit))]);
-    let rows = backend.client.read(vec![query], Together::Apart)?.remove(0);
+    let rows = backend.client.scan(vec![query], Together::Apart)?.remove(0);
     let count = |row| {
         let mut cells = Cells::of(row);
         cells.next::<&str>()?;
@@ -74,7 +74,7 @@ fn behind(backend: &PostgresBackend, limit: i64) -> Result<Option<u64>, StoreErr
 fn index_page(backend: &PostgresBackend) -> Result<bool, StoreError> {
     let limit = [Param::Int(Some(INDEX_PAGE_ROWS))];
     let queries = [search_sql::MARK, search_sql::UNINDEXED].map(|sql| PgQuery::new(sql, limit.clone())).into();
-    let answers = backend.client.read(queries, Together::Snapshot)?;
+    let answers = backend.client.scan(queries, Together::Snapshot)?;
     let (Some(mark), Some(_)) = (answers[0].first(), answers[1].first()) else { return Ok(false) };
     let mut cells = Cells::of(mark);
     let mark = (cells.next::<String>()?, cells.next::<i64>()?);

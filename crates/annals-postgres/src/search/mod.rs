@@ -41,7 +41,7 @@ impl Searches for PostgresBackend {
             let params = [seq, before.thread, before.branch, before.ordinal, SEARCH_PAGE_ROWS];
             let mut params: Vec<Param> = params.map(|part| Param::Int(Some(part))).into();
             params.extend(grams.clone());
-            let rows = self.client.read(vec![PgQuery::new(statement, params)], Together::Apart)?.remove(0);
+            let rows = self.client.scan(vec![PgQuery::new(statement, params)], Together::Apart)?.remove(0);
             let read = |row| {
                 let mut cells = Cells::of(row);
                 Ok((record(&mut cells)?, PgChanges::read(&mut cells)?))
