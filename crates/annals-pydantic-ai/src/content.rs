@@ -18,6 +18,12 @@ pub enum UserContent {
     Items(Vec<UserItem>),
 }
 
+impl From<String> for UserContent {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
 impl From<&str> for UserContent {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())

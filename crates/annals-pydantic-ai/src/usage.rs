@@ -64,18 +64,31 @@ pub struct RunUsage {
     pub tool_calls: i64,
 }
 
-/// The names of the counts in the order of the dump, and where they stand.
-pub(super) const COUNTS: [(&str, fn(&mut UsageCounts) -> &mut i64); 10] = [
-    ("input_tokens", |u| &mut u.input_tokens),
-    ("cache_write_tokens", |u| &mut u.cache_write_tokens),
-    ("cache_write_1h_tokens", |u| &mut u.cache_write_1h_tokens),
-    ("cache_read_tokens", |u| &mut u.cache_read_tokens),
-    ("output_tokens", |u| &mut u.output_tokens),
-    ("unmeasured_requests", |u| &mut u.unmeasured_requests),
-    ("output_reasoning_tokens", |u| &mut u.output_reasoning_tokens),
-    ("input_audio_tokens", |u| &mut u.input_audio_tokens),
-    ("cache_audio_read_tokens", |u| &mut u.cache_audio_read_tokens),
-    ("output_audio_tokens", |u| &mut u.output_audio_tokens),
+/// A count: its name in the dump, and where it stands.
+pub(super) struct CountField {
+    pub(super) name: &'static str,
+    pub(super) get: fn(&UsageCounts) -> i64,
+    pub(super) slot: fn(&mut UsageCounts) -> &mut i64,
+}
+
+macro_rules! counts {
+    ($($name:ident),* $(,)?) => {
+        [$(CountField { name: stringify!($name), get: |counts| counts.$name, slot: |counts| &mut counts.$name }),*]
+    };
+}
+
+/// The counts in the order of the dump.
+pub(super) const COUNTS: [CountField; 10] = counts![
+    input_tokens,
+    cache_write_tokens,
+    cache_write_1h_tokens,
+    cache_read_tokens,
+    output_tokens,
+    unmeasured_requests,
+    output_reasoning_tokens,
+    input_audio_tokens,
+    cache_audio_read_tokens,
+    output_audio_tokens,
 ];
 
 /// Names between double underscores that every object of the reference has, without them.
@@ -137,7 +150,7 @@ impl UsageCounts {
                 }
             }
         }
-        for (name, slot) in COUNTS {
+        for CountField { name, slot, .. } in COUNTS {
             if let Some(value) = map.shift_remove(name) {
                 let read = reader.at(PathPart::Name(name.into()), |reader| i64::read(value, reader));
                 whole &= read.is_some();
@@ -170,17 +183,39 @@ impl UsageCounts {
 
     /// Writes the counts, but not the unknown fields.
     fn put(&self, map: &mut Map) {
-        let mut counts = self.clone();
-        for (name, slot) in COUNTS {
-            let count = *slot(&mut counts);
-            if name != "unmeasured_requests" || count != 0 {
-                map.insert(name.into(), count.into());
+        for CountField { name, get, .. } in COUNTS {
+            if name != "unmeasured_requests" || get(self) != 0 {
+                map.insert(name.into(), get(self).into());
             }
         }
         map.insert("audio_seconds".into(), self.audio_seconds.into());
-        let details: Map = self.details.iter().map(|(name, count)| (name.clone(), (*count).into())).collect();
-        map.insert("details".into(), details.into());
+        map.insert("details".into(), self.details_map().into());
         map.insert("cost".into(), self.cost.write());
+    }
+
+    /// Returns the members that are not zero, and the unknown fields.
+    pub(super) fn non_zero(&self) -> Map {
+        let mut map = Map::new();
+        for CountField { name, get, .. } in COUNTS {
+            if get(self) != 0 {
+                map.insert(name.into(), get(self).into());
+            }
+        }
+        if self.audio_seconds != 0.0 {
+            map.insert("audio_seconds".into(), self.audio_seconds.into());
+        }
+        if !self.details.is_empty() {
+            map.insert("details".into(), self.details_map().into());
+        }
+        if let Some(cost) = &self.cost {
+            map.insert("cost".into(), cost.write());
+        }
+        map.extend(self.extra.clone());
+        map
+    }
+
+    fn details_map(&self) -> Map {
+        self.details.iter().map(|(name, count)| (name.clone(), (*count).into())).collect()
     }
 
     /// Returns the tokens read and written.
@@ -195,8 +230,7 @@ impl UsageCounts {
 
     /// Returns true if any count is not zero, apart from requests whose usage is unknown.
     pub fn has_values(&self) -> bool {
-        let mut counts = self.clone();
-        let counted = COUNTS.iter().any(|(name, slot)| *name != "unmeasured_requests" && *slot(&mut counts) != 0);
+        let counted = COUNTS.iter().any(|count| count.name != "unmeasured_requests" && (count.get)(self) != 0);
         counted
             || self.audio_seconds != 0.0
             || self.details.values().any(|count| *count != 0)

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::decimal::Decimal;
-use super::usage::{COUNTS, RequestUsage, RunUsage, UsageCounts};
+use super::usage::{COUNTS, CountField, RequestUsage, RunUsage, UsageCounts};
 use annals_base::Value;
 
 impl UsageCounts {
@@ -21,10 +21,9 @@ impl UsageCounts {
     }
 
     fn combine(&mut self, other: &Self, ints: fn(i64, i64) -> i64, floats: fn(f64, f64) -> f64) {
-        let mut right = other.clone();
-        for (_, slot) in COUNTS {
+        for CountField { get, slot, .. } in COUNTS {
             let count = slot(self);
-            *count = ints(*count, *slot(&mut right));
+            *count = ints(*count, get(other));
         }
         self.audio_seconds = floats(self.audio_seconds, other.audio_seconds);
         for (name, count) in &other.details {

@@ -4,7 +4,6 @@
 
 use super::object;
 use crate::usage::RequestUsage;
-use crate::wire::Wire;
 use annals_base::{Map, Value};
 
 /// Counts of PydanticAI, and the detail of LangChain that is the same.
@@ -28,12 +27,10 @@ fn is_zero(value: &Value) -> bool {
 
 /// Returns the `usage_metadata`, if it counts anything, and the remaining fields of the usage.
 pub(super) fn usage_out(usage: &RequestUsage) -> (Option<Map>, Map) {
-    let mut rest = match usage.write() {
-        Value::Map(map) => map,
-        _ => Map::new(),
-    };
-    // An unknown field stays even if it is zero; a known one only if it is not.
-    rest.retain(|name, value| usage.counts.extra.contains_key(name) || !is_zero(value));
+    let mut rest = usage.counts.non_zero();
+    if rest.is_empty() {
+        return (None, rest);
+    }
     let mut details: Map = Map::new();
     for (name, group, detail) in DETAILS {
         if let Some(count) = rest.shift_remove(name) {
