@@ -1,5 +1,7 @@
 //! The turn of an agent with one tool, beside the same graph written by hand.
 
+use std::path::Path;
+
 use annals::base::{IdSource, SystemClock};
 use annals::message::ToolCall;
 use annals_agents::{Agent, AgentTool, FunctionModel};
@@ -78,6 +80,25 @@ fn graph() -> Result<CompiledGraph<AgentTalk>> {
         .compile()?)
 }
 
+/// Takes turns on a thread: of the agent, or of the graph by hand. Returns how many microseconds they took.
+pub(crate) fn turns(path: &Path, by_hand: bool, count: usize) -> Result<f64> {
+    let thread = disk::open(path, Synchronous::Normal)?.store.thread("t")?;
+    let (agent, graph) = (agent(), graph()?);
+    let (us, ()) = timed(|| {
+        (0..count).try_for_each(|_| if by_hand { turn(&graph, &thread) } else { ask(&agent, &thread) }.map(|_| ()))
+    })?;
+    Ok(us)
+}
+
+fn ask(agent: &Agent, thread: &Thread) -> Result<usize> {
+    Ok(agent.run("The weather?").thread(thread).invoke()?.output.len())
+}
+
+fn turn(graph: &CompiledGraph<AgentTalk>, thread: &Thread) -> Result<usize> {
+    let update = AgentTalk::update().messages([Message::human("The weather?")]);
+    Ok(graph.invoke(thread, update)?.state().messages.len())
+}
+
 /// Measures the figure.
 pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let by_agent = disk::open(&bench.file("agent.db")?, Synchronous::Normal)?;
@@ -85,16 +106,12 @@ pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
     let (agent, graph) = (agent(), graph()?);
     let thread = by_agent.store.thread("t")?;
     let other = by_hand.store.thread("t")?;
-    let ask = || -> Result<usize> { Ok(agent.run("The weather?").thread(&thread).invoke()?.output.len()) };
-    let turn = || -> Result<usize> {
-        let update = AgentTalk::update().messages([Message::human("The weather?")]);
-        Ok(graph.invoke(&other, update)?.state().messages.len())
-    };
     for _ in 0..BEFORE {
-        ask()?;
-        turn()?;
+        ask(&agent, &thread)?;
+        turn(&graph, &other)?;
     }
-    let mut sides: [Side<'_>; 2] = [Box::new(|| Ok(timed(ask)?.0)), Box::new(|| Ok(timed(turn)?.0))];
+    let mut sides: [Side<'_>; 2] =
+        [Box::new(|| Ok(timed(|| ask(&agent, &thread))?.0)), Box::new(|| Ok(timed(|| turn(&graph, &other))?.0))];
     let costs = interleave(bench.runs(200, 20), &mut sides)?;
     let (agents, hands) = (&costs[0], &costs[1]);
     report.set("agent_turn_us", crate::stats::median(agents));

@@ -13,7 +13,7 @@ use crate::raw::Raw;
 use crate::stats::timed;
 use crate::supersteps::Count;
 use crate::turns::{self, THREAD, Talk};
-use crate::{Result, disk, runtime, workflows};
+use crate::{Result, agents, disk, runtime, workflows};
 
 /// Turns of the conversation that the reading work finds.
 const TURNS: usize = 10_000;
@@ -48,6 +48,7 @@ pub(crate) fn run(args: Vec<String>) -> Result<()> {
             let mut talk = Talk::open(path, Synchronous::Normal, Durability::Sync, 0)?;
             timed(|| (0..count).try_for_each(|_| talk.turn(&graph).map(|_| ())))?
         }
+        "agent-turn" | "agent-turn-by-hand" => (agents::turns(path, work == "agent-turn-by-hand", count)?, ()),
         "worker" => (workflows::work(path, &workflows::five_tasks()?, count)?, ()),
         "fan-out" => {
             let graph = runtime::fan()?;
