@@ -51,6 +51,9 @@ pub(crate) struct AgentCore {
     pub(crate) output_retries: i64,
     model_retry: RetryPolicy,
     pub(crate) clock: Arc<dyn Clock>,
+    /// True if spans carry values.
+    #[cfg(feature = "tracing")]
+    pub(crate) traces_values: bool,
     pub(crate) histories: Arc<HistoryCache>,
 }
 
@@ -73,6 +76,8 @@ impl AgentCore {
             output_retries: 1,
             model_retry: RetryPolicy::new().on_if(is_transient),
             clock: Arc::new(SystemClock),
+            #[cfg(feature = "tracing")]
+            traces_values: false,
             histories: Arc::default(),
         }
     }
@@ -290,6 +295,15 @@ impl<O> Agent<O> {
     #[must_use]
     pub fn clock(self, clock: impl Clock) -> Self {
         self.set(|core| core.clock = Arc::new(clock))
+    }
+
+    /// Lets the spans of runs carry values, by the attributes of the conventions: instructions and messages
+    /// (`gen_ai.system_instructions`, `gen_ai.input.messages`, `gen_ai.output.messages`), the arguments of tool calls
+    /// and their results. Default: spans have ids, names and counts alone.
+    #[cfg(feature = "tracing")]
+    #[must_use]
+    pub fn trace_values(self) -> Self {
+        self.set(|core| core.traces_values = true)
     }
 
     /// Sets up a run with a prompt, see [`AgentRun`].

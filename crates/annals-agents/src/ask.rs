@@ -232,10 +232,13 @@ async fn respond(
         clock: shared.clock.now(),
     };
     core.hooks.before_model(&mut call, &core.info(shared, progress, messages))?;
-    if shared.streams() {
-        return streamed(model, &call, shared, context).await;
-    }
-    model.request(&call).await.map_err(|error| failed(model, error))
+    let span = shared.span.chat(&call, model);
+    let response = match shared.streams() {
+        true => span.around(streamed(model, &call, shared, context)).await,
+        false => span.around(model.request(&call)).await.map_err(|error| failed(model, error)),
+    };
+    span.end(&response);
+    response
 }
 
 fn request_of(message: &ModelMessage) -> Option<&ModelRequest> {

@@ -196,7 +196,9 @@
 //! [A tool that somebody else runs](#a-tool-that-somebody-else-runs) ·
 //! [An output with a type](#an-output-with-a-type) ·
 //! [Limit a run](#limit-a-run) ·
-//! [Await a run](#await-a-run)
+//! [Await a run](#await-a-run) ·
+//! [An agent as a tool](#an-agent-as-a-tool) ·
+//! [Trace a run](#trace-a-run)
 //!
 //! ## A conversation that is stored
 //!
@@ -373,11 +375,63 @@
 //! # }
 //! ```
 //!
+//! ## An agent as a tool
+//!
+//! The run of the inner agent is a part of the outer one ([`AgentRun::inside`]): its steps are in the namespace of the
+//! tool's task, `annals log THREAD --all` shows them, a run that is resumed goes on within it, and its approvals are
+//! those of the outer run.
+//!
+//! ```
+//! use annals_agents::{Agent, AgentTool, DeferredResults, ScriptedResponse, TestModel, ToolContext};
+//! use annals_graph::prelude::*;
+//! use serde_json::json;
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Errand {
+//!     errand: String,
+//! }
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Nights {
+//!     nights: u32,
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let model = TestModel::script([ScriptedResponse::call("book", json!({"nights": 2})), "Two nights.".into()]);
+//! let book = AgentTool::new("book", |stay: Nights| Ok(stay.nights)).requires_approval();
+//! let clerk = Agent::new(model).name("clerk").tool(book);
+//! let send = AgentTool::new("send_clerk", move |sent: Errand, context: &ToolContext| {
+//!     Ok(clerk.run(sent.errand).inside(context).invoke()?.output)
+//! });
+//! let call = ScriptedResponse::call("send_clerk", json!({"errand": "Book a hotel in Bern."}));
+//! let agent = Agent::new(TestModel::script([call, "It is booked.".into()])).tool(send);
+//!
+//! let trip = Store::memory().thread("trip")?;
+//! let waiting = agent.run("I go to Bern.").thread(&trip).outcome()?.waiting().expect("the clerk asks");
+//! let decision = DeferredResults::new().approve(&waiting.requests.approvals[0].tool_call_id);
+//! assert_eq!(agent.resume_with(&trip, decision).invoke()?.output, "It is booked.");
+//!
+//! let inner = trip.namespaces()?.into_iter().find(|path| path.as_str().contains("send_clerk:")).expect("a run");
+//! let head = trip.with_namespace(inner).head()?.expect("its messages");
+//! assert_eq!(head.len("messages")?, 4);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Trace a run
+//!
+//! With the feature `tracing` a run is a span `invoke_agent`, each request to a model in it a span `chat`, and each call
+//! of a tool a span `execute_tool`, with the attributes of OpenTelemetry's conventions for generative AI.
+//! [`Agent::trace_values`] adds messages, arguments and results. A subscriber exports them: the example `spans` in the
+//! folder `clients` of the repository writes the JSON lines of a collector with `opentelemetry-otlp`. The spans of a run
+//! that went on in another process are those of what ran there.
+//!
 //! # Features
 //!
 //! | feature | default | adds | costs |
 //! | --- | --- | --- | --- |
 //! | `tokio` | no | models and tools run in the Tokio runtime of their caller | `tokio` with its features `time` and `rt` |
+//! | `tracing` | no | [spans](#trace-a-run) of [`tracing`](https://docs.rs/tracing): ids, names, counts and durations; values if the agent says so | `tracing` without its macros |
 
 mod agent;
 mod ask;
@@ -406,6 +460,7 @@ mod run;
 mod schema;
 mod settle;
 mod shared;
+mod span;
 mod state;
 mod steps;
 mod streamed;

@@ -154,6 +154,9 @@ impl<'a> CallBatch<'a> {
 
     /// Shows the begin of all calls.
     fn announce(&self) {
+        if !self.shared.is_shown() {
+            return;
+        }
         let event = |call: &ToolCallPart| {
             let args = Value::Map(call.args_or_invalid());
             let is_output = self.is_output(call);
@@ -178,8 +181,10 @@ impl<'a> CallBatch<'a> {
     fn end(&mut self, at: usize, mut part: ToolReturnPart, beside: Option<Value>) {
         part.tool_kind.clone_from(&self.calls[at].tool_kind);
         self.core.hooks.after_tool(&mut part, &self.core.info(self.shared, self.progress, self.messages));
-        let is_output = self.is_output(&self.calls[at]);
-        self.shared.show(self.context, vec![AgentEvent::ToolResult { part: part.clone(), is_output }], None);
+        if self.shared.is_shown() {
+            let is_output = self.is_output(&self.calls[at]);
+            self.shared.show(self.context, vec![AgentEvent::ToolResult { part: part.clone(), is_output }], None);
+        }
         self.results[at] = Some((part, beside));
     }
 

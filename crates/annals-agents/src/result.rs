@@ -62,7 +62,7 @@ pub struct AgentResult<O = String> {
     pub output: O,
     pub(crate) messages: SharedHistory,
     pub(crate) progress: Box<AgentProgress>,
-    pub(crate) thread: Thread,
+    pub(crate) thread: Option<Thread>,
 }
 
 impl<O> AgentResult<O> {
@@ -133,8 +133,9 @@ impl<O> AgentResult<O> {
         &self.progress.conversation_id
     }
 
-    /// Returns the thread of the run; of memory, if the run was given none.
-    pub fn thread(&self) -> &Thread {
-        &self.thread
+    /// Returns the thread of the run; of memory, if the run was given none. `None` for a run
+    /// [inside](crate::AgentRun::inside) a task, whose thread is that of the outer run.
+    pub fn thread(&self) -> Option<&Thread> {
+        self.thread.as_ref()
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use annals_base::{IdSource, Value};
 use annals_graph::prelude::{Command, Outcome, State, Store, Thread};
-use annals_graph::task::Interrupt;
+use annals_graph::task::{Context, Interrupt};
 use annals_graph::{HeadState, Input, IntoInput, Run};
 use annals_messages::Message;
 use annals_pydantic_ai::{DefaultSource, LoadError, ModelMessage, UsageLimits, UserContent, from_langchain};
@@ -25,6 +25,7 @@ use crate::history::{KnownHistory, SharedHistory, rewritten, stored};
 use crate::model::{Model, ModelSettings};
 use crate::result::{AgentOutcome, AgentResult, WaitingRun};
 use crate::shared::RunShared;
+use crate::span::RunSpan;
 use crate::state::AgentState;
 use crate::steps::AgentSteps;
 use crate::streamed::{AsyncStreamedRun, StreamedRun};
@@ -39,6 +40,8 @@ pub struct AgentRun<'a, O = String> {
     /// `None` for a new run.
     resumes: Option<Resumption>,
     thread: Option<Thread>,
+    /// The task whose run this one is a part of.
+    inside: Option<Context>,
     history: Vec<ModelMessage>,
     shared: RunShared,
     persist_every: Option<Duration>,
@@ -60,13 +63,15 @@ pub(crate) struct ReadyRun<'a> {
     pub(crate) run: Run<'a, AgentState>,
     pub(crate) input: Input,
     pub(crate) known: Arc<KnownHistory>,
+    pub(crate) span: RunSpan,
 }
 
 impl<'a, O> AgentRun<'a, O> {
     pub(crate) fn new(agent: &'a Agent<O>, prompt: Option<UserContent>) -> Self {
         let shared = RunShared::new(Arc::clone(&agent.core().clock));
         let args = BeginArgs { prompt, ..BeginArgs::default() };
-        Self { agent, args, resumes: None, thread: None, history: Vec::new(), shared, persist_every: None }
+        let (resumes, thread, inside, history, persist_every) = (None, None, None, Vec::new(), None);
+        Self { agent, args, resumes, thread, inside, history, shared, persist_every }
     }
 
     pub(crate) fn resuming(agent: &'a Agent<O>, thread: &Thread, resumption: Resumption) -> Self {
@@ -114,6 +119,44 @@ impl<'a, O> AgentRun<'a, O> {
     /// Sets the thread that the run goes on with, and that stores it. Default: a thread of memory.
     pub fn thread(mut self, thread: &Thread) -> Self {
         self.thread = Some(thread.clone());
+        self
+    }
+
+    /// Makes the run a part of the run of a tool or a node: an agent that is a tool of another one. Its steps are
+    /// stored in the thread of that run, in the namespace of the task, and are shown with it. If that run is killed,
+    /// fails or waits, this one goes on with it, and its model and tools are not called again for what has ended. A
+    /// call that waits for an approval lets the outer run wait, which takes the decision. The dependencies are those of
+    /// the outer run, unless the run is given its own; the usage is counted for itself. Such a run is invoked, not
+    /// streamed: see [`on_event`](Self::on_event).
+    ///
+    /// # Example
+    /// ```
+    /// use annals_agents::{Agent, AgentTool, ScriptedResponse, TestModel, ToolContext};
+    /// use annals_graph::prelude::*;
+    /// use serde_json::json;
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Question {
+    ///     question: String,
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let historian = Agent::new(TestModel::script(["Founded in 1191."])).name("historian");
+    /// let ask = AgentTool::new("ask_historian", move |asked: Question, context: &ToolContext| {
+    ///     Ok(historian.run(asked.question).inside(context).invoke()?.output)
+    /// });
+    /// let model = TestModel::script([
+    ///     ScriptedResponse::call("ask_historian", json!({"question": "How old is Bern?"})),
+    ///     "It was founded in 1191.".into(),
+    /// ]);
+    /// let thread = Store::memory().thread("trip")?;
+    /// let result = Agent::new(model).tool(ask).run("How old is Bern?").thread(&thread).invoke()?;
+    /// assert_eq!(result.output, "It was founded in 1191.");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn inside(mut self, context: &Context) -> Self {
+        self.inside = Some(context.clone());
         self
     }
 
@@ -182,7 +225,7 @@ impl<'a, O> AgentRun<'a, O> {
         self
     }
 
-    /// Returns the thread of the run.
+    /// Returns the thread of a run that is not inside a task.
     fn own_thread(&self) -> Result<Thread, AgentError> {
         match &self.thread {
             Some(thread) => Ok(thread.clone()),
@@ -190,6 +233,24 @@ impl<'a, O> AgentRun<'a, O> {
                 let name = format!("run-{}", IdSource::new().uuid_v4());
                 Store::memory().thread(name).map_err(|error| annals_graph::Error::from(error).into())
             }
+        }
+    }
+
+    /// Begins the span of the run.
+    fn begin_span(&mut self) -> RunSpan {
+        let core = self.agent.core();
+        let model = self.shared.model.as_deref().unwrap_or(&*core.model);
+        let thread = self.thread.as_ref().map(Thread::id);
+        let thread = thread.or_else(|| self.inside.as_ref().and_then(Context::thread));
+        self.shared.span = RunSpan::begin(core, model, thread.map(|id| id.as_str()));
+        self.shared.span.clone()
+    }
+
+    /// Refuses a run inside a task, whose events its outer run shows.
+    fn verify_outermost(&self) -> Result<(), AgentError> {
+        match self.inside {
+            Some(_) => Err(AgentError::input("a run inside a task is invoked, not streamed")),
+            None => Ok(()),
         }
     }
 
@@ -249,21 +310,37 @@ impl<'a, O> AgentRun<'a, O> {
         })
     }
 
+    /// Makes a run inside a task ready.
+    fn prepare_inside(mut self, context: &Context) -> Result<(Run<'a, AgentState>, Input), AgentError> {
+        if self.thread.is_some() {
+            return Err(AgentError::input("a run inside a task has no thread of its own"));
+        }
+        let outer = context.value::<RunShared>();
+        self.shared.deps = self.shared.deps.or_else(|| outer.and_then(|outer| outer.deps.clone()));
+        let run = self.agent.graph()?.run(context).context(self.shared.clone());
+        // The history is not left to the first step: if the run goes on, the one that is stored counts.
+        let begun = begin(self.agent.core(), &self.shared, Arc::new(self.history), &self.args)?;
+        let update = AgentState::update().agent_run(begun.progress).messages(stored(&begun.messages)?);
+        Ok((run, IntoInput::<AgentState, _>::into_input(update)))
+    }
+
     /// Makes the run ready, on the calling thread.
     fn prepare(self) -> Result<ReadyRun<'a>, AgentError> {
-        let (thread, known) = (self.own_thread()?, Arc::clone(&self.shared.known));
+        self.verify_outermost()?;
+        let (thread, known, span) = (self.own_thread()?, Arc::clone(&self.shared.known), self.shared.span.clone());
         let mut run = self.graph_run(&thread)?;
         let input = self.input(&run.load_state()?)?;
-        Ok(ReadyRun { thread, run, input, known })
+        Ok(ReadyRun { thread, run, input, known, span })
     }
 
     /// Makes the run ready without blocking the executor that polls it.
     async fn aprepare(self) -> Result<ReadyRun<'a>, AgentError> {
-        let (thread, known) = (self.own_thread()?, Arc::clone(&self.shared.known));
+        self.verify_outermost()?;
+        let (thread, known, span) = (self.own_thread()?, Arc::clone(&self.shared.known), self.shared.span.clone());
         let mut run = self.graph_run(&thread)?;
         let state = run.aload_state().await?;
         let input = self.input(&state)?;
-        Ok(ReadyRun { thread, run, input, known })
+        Ok(ReadyRun { thread, run, input, known, span })
     }
 }
 
@@ -281,10 +358,22 @@ impl<'a, O: DeserializeOwned> AgentRun<'a, O> {
     ///
     /// # Errors
     /// [`AgentError`], with the messages so far.
-    pub fn outcome(self) -> Result<AgentOutcome<O>, AgentError> {
+    pub fn outcome(mut self) -> Result<AgentOutcome<O>, AgentError> {
+        let span = self.begin_span();
+        let outcome = span.scope(|| self.run());
+        span.end(&outcome);
+        outcome
+    }
+
+    fn run(self) -> Result<AgentOutcome<O>, AgentError> {
         let agent = self.agent;
-        let ReadyRun { thread, run, input, known } = self.prepare()?;
-        conclude(agent.core(), thread, &known, run.invoke(input))
+        if let Some(context) = self.inside.clone() {
+            let known = Arc::clone(&self.shared.known);
+            let (run, input) = self.prepare_inside(&context)?;
+            return conclude(agent.core(), None, &known, run.invoke(input));
+        }
+        let ReadyRun { thread, run, input, known, .. } = self.prepare()?;
+        conclude(agent.core(), Some(thread), &known, run.invoke(input))
     }
 
     /// Runs to the end without blocking the executor that polls it, as [`AgentRun::invoke`].
@@ -300,10 +389,22 @@ impl<'a, O: DeserializeOwned> AgentRun<'a, O> {
     ///
     /// # Errors
     /// As [`AgentRun::outcome`].
-    pub async fn aoutcome(self) -> Result<AgentOutcome<O>, AgentError> {
+    pub async fn aoutcome(mut self) -> Result<AgentOutcome<O>, AgentError> {
+        let span = self.begin_span();
+        let outcome = span.around(self.arun()).await;
+        span.end(&outcome);
+        outcome
+    }
+
+    async fn arun(self) -> Result<AgentOutcome<O>, AgentError> {
         let agent = self.agent;
-        let ReadyRun { thread, run, input, known } = self.aprepare().await?;
-        conclude(agent.core(), thread, &known, run.ainvoke(input).await)
+        if let Some(context) = self.inside.clone() {
+            let known = Arc::clone(&self.shared.known);
+            let (run, input) = self.prepare_inside(&context)?;
+            return conclude(agent.core(), None, &known, run.ainvoke(input).await);
+        }
+        let ReadyRun { thread, run, input, known, .. } = self.aprepare().await?;
+        conclude(agent.core(), Some(thread), &known, run.ainvoke(input).await)
     }
 
     /// Runs step by step, as far as the stream is read, and shows the final response as it streams in (`run_stream`).
@@ -314,7 +415,7 @@ impl<'a, O: DeserializeOwned> AgentRun<'a, O> {
         let agent = self.agent;
         let gate = Arc::new(EventGate::default());
         self.shared.gate = Some(Arc::clone(&gate));
-        StreamedRun::begin(agent, self.prepare()?, gate)
+        self.begin_span().scope(|| StreamedRun::begin(agent, self.prepare()?, gate))
     }
 
     /// Runs step by step without blocking the executor that polls it, as [`AgentRun::stream`].
@@ -325,16 +426,17 @@ impl<'a, O: DeserializeOwned> AgentRun<'a, O> {
         let agent = self.agent;
         let gate = Arc::new(EventGate::default());
         self.shared.gate = Some(Arc::clone(&gate));
-        AsyncStreamedRun::begin(agent, self.aprepare().await?, gate).await
+        let span = self.begin_span();
+        span.around(async { AsyncStreamedRun::begin(agent, self.aprepare().await?, gate).await }).await
     }
 
     /// Runs step by step, as far as the iterator is read: each request and response as it is stored (`iter`).
     ///
     /// # Errors
     /// [`AgentError`] if the run cannot begin.
-    pub fn iter(self) -> Result<AgentSteps<'a, O>, AgentError> {
+    pub fn iter(mut self) -> Result<AgentSteps<'a, O>, AgentError> {
         let agent = self.agent;
-        AgentSteps::begin(agent, self.prepare()?)
+        self.begin_span().scope(|| AgentSteps::begin(agent, self.prepare()?))
     }
 }
 
@@ -382,16 +484,18 @@ fn unreadable(error: LoadError) -> AgentError {
     AgentError::with_source(AgentErrorKind::Run, message, Arc::new(error))
 }
 
-/// Returns the outcome of a run of the graph.
+/// Returns the outcome of a run of the graph; `thread` is `None` inside a task.
 pub(crate) fn conclude<O: DeserializeOwned>(
     core: &AgentCore,
-    thread: Thread,
+    thread: Option<Thread>,
     known: &KnownHistory,
     outcome: Result<Outcome<AgentState>, annals_graph::Error>,
 ) -> Result<AgentOutcome<O>, AgentError> {
     let outcome = outcome?;
     let messages = known.take(outcome.state(), &*core.clock).map_err(unreadable)?;
-    core.histories.put(outcome.state(), &messages, known.valid());
+    if thread.is_some() {
+        core.histories.put(outcome.state(), &messages, known.valid());
+    }
     match &outcome {
         Outcome::Done(state) => {
             let progress = Box::new(state.agent_run.clone());
@@ -409,6 +513,9 @@ pub(crate) fn conclude<O: DeserializeOwned>(
             }
         }
         Outcome::Interrupted { interrupts, .. } => {
+            let Some(thread) = thread else {
+                return Err(AgentError::new(AgentErrorKind::Run, "a run inside a task waits with its outer run"));
+            };
             let requests = requests_in(interrupts).map(|(_, requests)| requests).unwrap_or_default();
             let (interrupts, messages) = (interrupts.clone(), messages.to_vec());
             Ok(AgentOutcome::Waiting(WaitingRun { requests, interrupts, thread, messages }))

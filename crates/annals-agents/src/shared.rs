@@ -15,6 +15,7 @@ use crate::event::AgentEvent;
 use crate::gate::EventGate;
 use crate::history::KnownHistory;
 use crate::model::{Model, ModelSettings};
+use crate::span::RunSpan;
 
 /// The value in the stream of a run that stands for a batch of events in its gate.
 pub(crate) const BATCH: &str = "annals-agents: a batch of events";
@@ -35,14 +36,15 @@ pub(crate) struct RunShared {
     pub(crate) gate: Option<Arc<EventGate>>,
     pub(crate) persists: bool,
     pub(crate) known: Arc<KnownHistory>,
+    pub(crate) span: RunSpan,
 }
 
 impl RunShared {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         let (deps, model, instructions, limits, listener, gate) = (None, None, None, None, None, None);
         let settings = ModelSettings::default();
-        let (persists, known) = (false, Arc::default());
-        Self { clock, deps, model, settings, instructions, limits, listener, gate, persists, known }
+        let (persists, known, span) = (false, Arc::default(), RunSpan::default());
+        Self { clock, deps, model, settings, instructions, limits, listener, gate, persists, known, span }
     }
 
     /// Returns the values of the run of a context.
@@ -60,7 +62,12 @@ impl RunShared {
 
     /// Returns whether responses stream in.
     pub(crate) fn streams(&self) -> bool {
-        self.listener.is_some() || self.gate.is_some() || self.persists
+        self.is_shown() || self.persists
+    }
+
+    /// Returns whether anybody sees events.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.listener.is_some() || self.gate.is_some()
     }
 
     /// Shows events.

@@ -16,6 +16,7 @@ use crate::error::AgentError;
 use crate::history::KnownHistory;
 use crate::result::AgentOutcome;
 use crate::run::{ReadyRun, conclude, history_of};
+use crate::span::RunSpan;
 use crate::state::AgentState;
 
 /// A step of a run.
@@ -54,6 +55,7 @@ pub enum AgentStep<O = String> {
 pub struct AgentSteps<'a, O = String> {
     agent: &'a Agent<O>,
     thread: Thread,
+    span: RunSpan,
     known: Arc<KnownHistory>,
     /// `None` once the run has ended.
     stream: Option<Stream<'a, AgentState>>,
@@ -64,9 +66,9 @@ pub struct AgentSteps<'a, O = String> {
 
 impl<'a, O> AgentSteps<'a, O> {
     pub(crate) fn begin(agent: &'a Agent<O>, ready: ReadyRun<'a>) -> Result<Self, AgentError> {
-        let ReadyRun { thread, run, input, known } = ready;
+        let ReadyRun { thread, run, input, known, span } = ready;
         let stream = Some(run.stream(input, &[StreamMode::Values])?);
-        Ok(Self { agent, thread, known, stream, shown: None, queue: VecDeque::new() })
+        Ok(Self { agent, thread, known, span, stream, shown: None, queue: VecDeque::new() })
     }
 
     /// Queues the messages that a state adds.
@@ -101,13 +103,16 @@ impl<O: DeserializeOwned> Iterator for AgentSteps<'_, O> {
                 None => {
                     let stream = self.stream.take()?;
                     let outcome = stream.outcome().cloned().ok_or_else(|| AgentError::input("the run did not end"));
-                    let ended = outcome
-                        .and_then(|outcome| conclude(self.agent.core(), self.thread.clone(), &self.known, Ok(outcome)));
+                    let ended = outcome.and_then(|outcome| {
+                        conclude(self.agent.core(), Some(self.thread.clone()), &self.known, Ok(outcome))
+                    });
+                    self.span.end(&ended);
                     return Some(ended.map(|outcome| AgentStep::End(Box::new(outcome))));
                 }
             };
             if let Some(error) = failed {
                 self.stream = None;
+                self.span.end(&Err::<AgentOutcome<O>, _>(error.clone()));
                 return Some(Err(error));
             }
         }

@@ -25,6 +25,7 @@ use crate::output::without_fence;
 use crate::result::{AgentOutcome, AgentResult};
 use crate::run::{ReadyRun, conclude, history_of};
 use crate::shared::BATCH;
+use crate::span::RunSpan;
 use crate::state::{AgentProgress, AgentState};
 
 /// A run that is read while it happens (`StreamedRunResult`). The run goes on as far as it is read; one that is dropped
@@ -91,6 +92,7 @@ pub struct AsyncStreamedRun<'a, O = String> {
 struct ReadRun<'a, O> {
     agent: &'a Agent<O>,
     thread: Thread,
+    span: RunSpan,
     gate: Arc<EventGate>,
     queue: VecDeque<AgentEvent>,
     messages: SharedHistory,
@@ -111,6 +113,7 @@ impl<'a, O: DeserializeOwned> ReadRun<'a, O> {
         Self {
             agent,
             thread: ready.thread.clone(),
+            span: ready.span.clone(),
             gate,
             queue: VecDeque::new(),
             messages: Arc::default(),
@@ -158,13 +161,17 @@ impl<'a, O: DeserializeOwned> ReadRun<'a, O> {
             Some(Err(error)) => {
                 *stream = None;
                 let error = AgentError::from(error).at(self.messages.clone());
-                self.outcome = Some(Err(error.clone()));
+                let ended = Err(error.clone());
+                self.span.end(&ended);
+                self.outcome = Some(ended);
                 Err(error)
             }
             None => {
                 let ended = stream.take().and_then(|stream| outcome(&stream).cloned());
                 let ended = ended.ok_or_else(|| AgentError::input("the run did not end"))?;
-                self.outcome = Some(conclude(self.agent.core(), self.thread.clone(), &self.known, Ok(ended)));
+                let ended = conclude(self.agent.core(), Some(self.thread.clone()), &self.known, Ok(ended));
+                self.span.end(&ended);
+                self.outcome = Some(ended);
                 Ok(())
             }
         }

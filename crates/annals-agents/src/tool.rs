@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::ToolDefinition;
 use crate::schema::{read, schema_of, take_description};
 use crate::shared::RunShared;
+use crate::span::ToolSpan;
 use crate::tool_output::{IntoToolOutput, ToolOutput};
 
 /// The future of an asynchronous tool.
@@ -175,6 +176,12 @@ impl ToolContext {
     /// or the [`Value`] that was sent with the call. `None` for another type, and in an agent.
     pub fn state<S: 'static>(&self) -> Option<&S> {
         self.state.as_deref()?.downcast_ref()
+    }
+
+    /// Begins the span of the call, in that of the run of its agent.
+    fn span(&self) -> Option<ToolSpan> {
+        let shared = self.context.value::<RunShared>()?;
+        Some(shared.span.tool(&self.tool_name, &self.input.tool_call_id, &self.input.args))
     }
 
     /// Returns the name of the tool.
@@ -439,7 +446,11 @@ impl AgentTool {
             ToolFunction::Blocking(function) => {
                 let task = Task::new(Arc::clone(&self.name), move |input: ToolInput, context: &Context| {
                     let context = of(context.clone(), input);
-                    end(function(&context.input.args, &context), &context)
+                    let result = match context.span() {
+                        Some(span) => span.scope(|| function(&context.input.args, &context)),
+                        None => function(&context.input.args, &context),
+                    };
+                    end(result, &context)
                 });
                 if is_alone { task.store_with_caller() } else { task }.start(context, input)
             }
@@ -448,7 +459,13 @@ impl AgentTool {
                     Task::new(Arc::clone(&self.name), move |input: ToolInput, context: Context| {
                         let context = of(context, input);
                         let (running, end) = (function(&context.input.args, context.clone()), end.clone());
-                        async move { end(running.await, &context) }
+                        async move {
+                            let result = match context.span() {
+                                Some(span) => span.around(running).await,
+                                None => running.await,
+                            };
+                            end(result, &context)
+                        }
                     });
                 let task = match self.timeout {
                     Some(limit) => task.timeout(limit),

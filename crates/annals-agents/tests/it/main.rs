@@ -9,7 +9,9 @@ mod hooks;
 mod kills;
 mod langchain;
 mod outputs;
+mod spans;
 mod streams;
+mod sub_agents;
 mod tools;
 
 /// Returns how many cases a test runs: a share of them in the test command, all with the variable `ANNALS_ALL_CASES`.

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod server;
+mod spans;
 
 use std::sync::Arc;
 use std::time::Duration;
