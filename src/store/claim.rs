@@ -386,11 +386,13 @@ struct ClaimSource {
     page: VecDeque<Claimable>,
     /// The query of the next page; `None` after the last one.
     next: Option<ThreadQuery>,
+    /// The place of the last candidate of a full page.
+    passed: Option<(u8, u64)>,
 }
 
 impl ClaimSource {
     fn of_queue(graph: &str, limit: usize) -> Self {
-        Self { page: VecDeque::new(), next: Some(ThreadQuery::new().queue(graph).limit(limit)) }
+        Self { next: Some(ThreadQuery::new().queue(graph).limit(limit)), ..Self::default() }
     }
 
     /// Reads the next page, if the one before was taken.
@@ -398,10 +400,14 @@ impl ClaimSource {
         while self.page.is_empty()
             && let Some(query) = self.next.take()
         {
-            self.page = rows.queued(&query, claim)?.into();
+            let (listed, passed) = (rows.queued(&query, claim)?, self.passed);
+            // A listing that repeats itself ends.
+            let later = |(info, _): &Claimable| passed.is_none_or(|passed| info.queue_place() > passed);
+            self.page = listed.into_iter().filter(later).collect();
             let limit = query.limit.unwrap_or_default();
             let last = self.page.back().filter(|_| self.page.len() >= limit);
             // The runs at the front were passed over: the next page is longer.
+            self.passed = last.map(|(info, _)| info.queue_place());
             self.next = last.map(|(info, _)| query.after(info).limit((2 * limit).min(CLAIM_PAGE_ROWS)));
         }
         Ok(())

@@ -12,7 +12,7 @@ use super::{pruned_metadata, without_timer};
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId};
 use crate::store::check::{Finding, Invariant};
 use crate::store::error::StoreError;
-use crate::store::log::batches::records_of;
+use crate::store::log::batches::{in_order, records_of};
 use crate::store::log::{HeadParts, Log, LogExt, NamespaceRef, RecordQuery, StateQuery, UnprunablePlaces, VisitState};
 use crate::store::operation::{BranchRecord, OperationChange, OperationField, OperationQuery, OperationValue};
 use crate::store::query::ItemRange;
@@ -83,7 +83,8 @@ fn all<L: Log + ?Sized>(log: &L, thread: &ThreadId) -> Result<Vec<CheckpointReco
         found.extend(newer.into_iter().map(|record| (record.point.clone(), record)));
         let missing: Vec<_> =
             parents.iter().filter(|parent| parent.thread == *thread && !found.contains_key(parent)).collect();
-        newer = log.records(&RecordQuery::At(&missing))?.into_iter().flatten().collect();
+        let records = log.records(&RecordQuery::At(&missing))?.into_iter().flatten();
+        newer = records.filter(|record| !found.contains_key(&record.point)).collect();
     }
     let mut all: Vec<_> = found.into_values().collect();
     all.sort_by_key(|record| record.seq);
@@ -116,7 +117,9 @@ fn ancestors<L: Log + ?Sized>(
     while let Some(record) = next.filter(|record| lowest.is_some_and(|lowest| record.ordinal >= *lowest)) {
         let wanted = found.iter_mut().zip(ordinals).filter(|(_, ordinal)| **ordinal == record.ordinal);
         wanted.for_each(|(found, _)| *found = Some(record.clone()));
-        next = record.parent_ref().map(|parent| log.checkpoint(&parent)).transpose()?.flatten();
+        let parent = record.parent_ref().map(|parent| log.checkpoint(&parent)).transpose()?.flatten();
+        // Of a record whose parent does not come before it there is no lineage.
+        next = parent.filter(|parent| parent.ordinal < record.ordinal);
     }
     Ok(found)
 }
@@ -276,11 +279,11 @@ fn is_needed<L: Log + ?Sized>(
     let names = |change: &OperationChange| change.thread == *thread && change.namespace == *namespace;
     loop {
         let page = log.operations(&query)?;
-        let Some(last) = page.last() else { return Ok(false) };
+        let Some(last) = page.last().map(|operation| operation.id) else { return Ok(false) };
         if page.iter().any(|operation| operation.changes.iter().any(names)) {
             return Ok(true);
         }
-        query.before = Some(last.id);
+        in_order("operations", last, query.before.replace(last))?;
     }
 }
 

@@ -42,13 +42,21 @@ pub(crate) fn records_of<L: Log + ?Sized>(backend: &L, thread: &ThreadId) -> Res
         let mut query = CheckpointQuery::new(thread.clone(), namespace);
         loop {
             let page = backend.checkpoints(&query)?;
-            let Some(last) = page.last() else { break };
-            query.before = Some(last.point.checkpoint);
+            let Some(last) = page.last().map(|record| record.point.checkpoint) else { break };
+            in_order("checkpoints", last, query.before.replace(last))?;
             records.extend(page);
         }
     }
     records.sort_by_key(|record| record.seq);
     Ok(records)
+}
+
+/// Refuses a page that does not come after the one before: of a log that repeats its pages there is no end.
+pub(crate) fn in_order<T: PartialOrd>(of: &str, last: T, before: Option<T>) -> Result<(), StoreError> {
+    if before.is_none_or(|before| last < before) {
+        return Ok(());
+    }
+    Err(StoreError::Corrupt { place: format!("pages of {of}"), reason: "a page repeats the one before".into() })
 }
 
 /// The first checkpoints of forks that refer to their parent in another thread. The others begin with their whole
