@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use proc_macro2::TokenTree;
 use syn::{Fields, ImplItem, Item, TraitItem, Visibility};
 
 use crate::house::fnv;
@@ -126,7 +127,14 @@ fn take_item(item: &Item, found: &mut Vec<Named>) {
                     _ => {}
                 }
             }
+            for inner in &item.items {
+                if let ImplItem::Macro(inner) = inner {
+                    found.extend(declared(&inner.mac));
+                }
+            }
         }
+        // Not the definition of a macro.
+        Item::Macro(item) if item.ident.is_none() && !of_tests(&item.attrs) => found.extend(declared(&item.mac)),
         Item::Mod(item) if !of_tests(&item.attrs) => {
             add(&item.ident, &item.attrs, seen(&item.vis), Kind::Other);
             if let Some((_, items)) = &item.content {
@@ -135,6 +143,22 @@ fn take_item(item: &Item, found: &mut Vec<Named>) {
         }
         _ => {}
     }
+}
+
+/// Returns the public items that a call of a macro declares, if they are written as they are elsewhere: `pub fn name`.
+fn declared(call: &syn::Macro) -> Vec<Named> {
+    let ident = |token: TokenTree| if let TokenTree::Ident(ident) = token { Some(ident) } else { None };
+    let tokens: Vec<Option<syn::Ident>> = call.tokens.clone().into_iter().map(ident).collect();
+    let items = tokens.windows(3).filter_map(|words| {
+        let [Some(public), Some(word), Some(name)] = words else { return None };
+        let kind = match word.to_string().as_str() {
+            "struct" | "enum" | "trait" | "type" => Kind::Type,
+            "fn" => Kind::Other,
+            _ => return None,
+        };
+        (public == "pub").then(|| named(name, true, kind))
+    });
+    items.collect()
 }
 
 /// Returns the names that rustdoc lists on the page of a module: its public modules, items and re-exports.
@@ -241,6 +265,15 @@ mod tests {
         let hidden: Vec<String> =
             of("src/a.rs", text).into_iter().filter(|item| item.is_hidden).map(|item| item.name).collect();
         assert_eq!(hidden, ["A", "b", "e", "F", "g"]);
+    }
+
+    #[test]
+    fn items_that_calls_of_macros_declare_are_found() {
+        let text = "variants! {\n/// Doc.\npub enum A { B => \"b\" }\npub fn c -> u8, Display\n}\nimpl D { setters! {\n\
+                    #[must_use]\npub fn e(f: u8) { .f = f }\npub(super) fn g() { .f = 0 }\nfn h() {} } }\n\
+                    macro_rules! i { () => { pub fn j() {} } }";
+        let found: Vec<(String, usize)> = of("src/a.rs", text).into_iter().map(|item| (item.name, item.line)).collect();
+        assert_eq!(found, [("A".to_owned(), 3), ("c".to_owned(), 4), ("e".to_owned(), 8)]);
     }
 
     #[test]
