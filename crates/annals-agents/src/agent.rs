@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use annals_base::{Clock, SystemClock};
 use annals_graph::graph::{GraphError, NodeResult, RetryPolicy};
-use annals_graph::prelude::{CompiledGraph, Context, END, NodeOptions, START, StateGraph};
+use annals_graph::prelude::{Command, CompiledGraph, Context, END, NodeOptions, START, StateGraph};
 use annals_graph::prelude::{Snapshot, Thread};
 use annals_pydantic_ai::{ModelMessage, UsageLimits, UserContent};
 use schemars::JsonSchema;
@@ -26,13 +26,22 @@ use crate::prompts::{PromptSource, SystemPromptMode, SystemPrompts, instructions
 use crate::react::react;
 use crate::run::{AgentRun, Resumption};
 use crate::shared::{RunInfo, RunShared};
-use crate::state::{AgentProgress, AgentState, NextStep};
+use crate::state::{AgentProgress, AgentState, AgentStateUpdate, NextStep};
 use crate::tool::AgentTool;
 
 /// The node that asks the model.
 const ASK: &str = "model";
 /// The node that handles a response: it runs the tools.
 const REACT: &str = "tools";
+
+/// Returns the command of a step: its update, and the node of the next one.
+pub(crate) fn leads(update: AgentStateUpdate, next: NextStep) -> Command {
+    Command::update(update).and_goto(match next {
+        NextStep::Ask => ASK,
+        NextStep::React => REACT,
+        NextStep::End => END,
+    })
+}
 
 /// The parts of an agent that its steps need.
 #[derive(Clone)]
@@ -117,27 +126,22 @@ impl AgentCore {
         let (asks, reacts) = (Arc::clone(self), Arc::clone(self));
         let options = NodeOptions::new().retry(self.model_retry.clone());
         let never = NodeOptions::new().retry(RetryPolicy::new().max_attempts(1));
-        let next = |state: &AgentState| match state.agent_run.next {
-            NextStep::Ask => ASK,
-            NextStep::React => REACT,
-            NextStep::End => END,
-        };
+        let to = [ASK, REACT, END];
         StateGraph::<AgentState>::new()
             .name(self.name.as_str())
             .node_with(
                 ASK,
                 move |state: Arc<AgentState>, context: Context| ask(Arc::clone(&asks), state, context),
-                options,
+                options.destinations(to),
             )
             .node_with(
                 REACT,
                 move |state: Arc<AgentState>, context: Context| react(Arc::clone(&reacts), state, context),
-                never,
+                never.destinations(to),
             )
-            // A path would cost the input a commit of its own.
+            // The steps name the next one: a path would be given the state with their writes, and that from the start
+            // would cost the input a commit of its own.
             .edge(START, ASK)
-            .branch(ASK, next)
-            .branch(REACT, next)
             .compile()
     }
 }

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use annals_base::IdSource;
 use annals_graph::annals::history::FoldedMessages;
 use annals_graph::graph::NodeResult;
-use annals_graph::prelude::State;
+use annals_graph::prelude::{Command, State};
 use annals_graph::task::Context;
 use annals_pydantic_ai::{
     DefaultSource, ModelMessage, ModelRequest, ModelResponse, PartDelta, ResponsePart, ResponseState, StreamEvent,
 };
 
-use crate::agent::AgentCore;
+use crate::agent::{AgentCore, leads};
 use crate::chunk::{OutputKinds, ResponseSum};
 use crate::error::{AgentError, AgentErrorKind};
 use crate::event::AgentEvent;
@@ -25,22 +25,19 @@ use crate::processors::{HistoryChange, HistoryProcessor};
 use crate::prompts::prepared;
 use crate::settle::settle;
 use crate::shared::RunShared;
-use crate::state::{AgentProgress, AgentState, AgentStateUpdate, FailureKind, NextStep};
+use crate::state::{AgentProgress, AgentState, FailureKind, NextStep};
 use crate::summary::MadeSummary;
 
 /// Asks the model, and reads the output if the response is one.
-pub(crate) async fn ask(
-    core: Arc<AgentCore>,
-    state: Arc<AgentState>,
-    context: Context,
-) -> NodeResult<AgentStateUpdate> {
-    if state.agent_run.next != NextStep::Ask {
-        // A run begins with the calls of the last response.
-        return Ok(AgentState::update());
-    }
+pub(crate) async fn ask(core: Arc<AgentCore>, state: Arc<AgentState>, context: Context) -> NodeResult<Command> {
     let shared = RunShared::of(&context)?;
     let mut messages = shared.known.take(&state, &*core.clock)?;
-    let mut progress = state.agent_run.clone();
+    let mut progress = state.agent_run.at(&messages);
+    if progress.next != NextStep::Ask {
+        // A run begins with the calls of the last response.
+        shared.known.leave(state.messages.len(), messages);
+        return Ok(leads(AgentState::update(), progress.next));
+    }
     let before = Arc::clone(&messages);
     let mut change = StoredChange::default();
     if !core.processors.is_empty() {
@@ -49,22 +46,21 @@ pub(crate) async fn ask(
             Ok(messages) => messages,
             Err(problem) => {
                 progress.fail(FailureKind::Input, problem);
-                return Ok(AgentState::update().agent_run(progress));
+                return Ok(ended(progress, &state, &before));
             }
         };
     }
     let limits = shared.limits.as_ref().unwrap_or(&core.limits);
     if let Err(exceeded) = limits.check_before_request(&progress.usage) {
         progress.fail(FailureKind::UsageLimit, exceeded.to_string());
-        return Ok(AgentState::update().agent_run(progress));
+        return Ok(ended(progress, &state, &before));
     }
     let (model, fallbacks) = model_of(&core, shared, &progress);
     let asked = match respond(model, &core, shared, &progress, &context, &messages).await {
         Err(error) if error.kind() == AgentErrorKind::Model && fallbacks > 0 => {
             progress.failed_models += 1;
-            let update = AgentState::update().agent_run(progress);
             // A summary of the history is not made again.
-            return change.write(update, &state, &messages, messages.len()).map(|(update, _)| update);
+            return change.write(progress, &state, &messages, messages.len()).map(|(command, _)| command);
         }
         asked => asked.map_err(|error| error.at(before))?,
     };
@@ -90,10 +86,15 @@ pub(crate) async fn ask(
             Arc::make_mut(&mut messages).extend(feedback.map(ModelMessage::from));
         }
     }
-    let update = AgentState::update().agent_run(progress);
-    let (update, count) = change.write(update, &state, &messages, first_added)?;
+    let (command, count) = change.write(progress, &state, &messages, first_added)?;
     shared.known.leave(count, messages);
-    Ok(update)
+    Ok(command)
+}
+
+/// Ends a run whose messages stay as they are.
+fn ended(progress: AgentProgress, state: &AgentState, history: &[ModelMessage]) -> Command {
+    let next = progress.next;
+    leads(progress.write(AgentState::update(), &state.agent_run, history, false), next)
 }
 
 /// The change of the stored messages by history processors.
@@ -106,24 +107,27 @@ struct StoredChange {
 }
 
 impl StoredChange {
-    /// Adds a history to an update, of which the messages from `first_added` on are new. Returns the number of messages
-    /// of the thread after it.
+    /// Returns the command of a step that leaves a history, of which the messages from `first_added` on are new, and the
+    /// number of messages of the thread after it.
     fn write(
         self,
-        update: AgentStateUpdate,
+        progress: AgentProgress,
         state: &AgentState,
         history: &[ModelMessage],
         first_added: usize,
-    ) -> NodeResult<(AgentStateUpdate, usize)> {
+    ) -> NodeResult<(Command, usize)> {
+        let (next, is_new) = (progress.next, self.rewrites || self.folded.is_some());
+        let update = progress.write(AgentState::update(), &state.agent_run, history, is_new);
         if self.rewrites {
             let written = stored(history)?;
             let count = written.len();
-            return Ok((rewritten(update, state, written), count));
+            return Ok((leads(rewritten(update, state, written), next), count));
         }
         let written = stored(&history[first_added..])?;
         let count = state.messages.len() + written.len();
         let update = if written.is_empty() { update } else { update.messages(written) };
-        Ok((if self.folded.is_some() { update.folded(self.folded) } else { update }, count))
+        let update = if self.folded.is_some() { update.folded(self.folded) } else { update };
+        Ok((leads(update, next), count))
     }
 
     /// Folds the messages in whose place a summary stands, the first message of a history.

@@ -174,7 +174,7 @@ pub struct ToolDefinition {
     /// The description; empty if there is none.
     pub description: String,
     /// The JSON schema of the arguments.
-    pub parameters: Value,
+    pub parameters: Arc<Value>,
 }
 
 /// The form in which the model returns a typed output.

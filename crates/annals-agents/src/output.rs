@@ -105,7 +105,7 @@ impl OutputSpec {
             text => text,
         };
         let (name, description) = (OUTPUT_TOOL.to_owned(), description.to_owned());
-        Some(ToolDefinition { name, description, parameters: Value::Map(typed.schema.clone()) })
+        Some(ToolDefinition { name, description, parameters: Arc::new(Value::Map(typed.schema.clone())) })
     }
 
     /// Returns whether a tool of a name is the output tool.

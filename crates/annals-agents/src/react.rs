@@ -8,14 +8,14 @@ use std::sync::Arc;
 use annals_base::Value;
 use annals_graph::RunError;
 use annals_graph::graph::{BoxError, NodeResult};
-use annals_graph::prelude::State;
+use annals_graph::prelude::{Command, State};
 use annals_graph::task::{Context, Interrupted, Started};
 use annals_pydantic_ai::{
     ErrorDetail, FeedbackContent, ModelMessage, ModelRequest, ModelResponse, RequestPart, RequestState, ToolCallPart,
     ToolContent, ToolOutcome, ToolRetry, ToolRetryCause, ToolReturnPart, UserContent, UserPromptPart,
 };
 
-use crate::agent::AgentCore;
+use crate::agent::{AgentCore, leads};
 use crate::begin::completed;
 use crate::deferred::{CallDecision, CallWait, REFUSED, ask_decisions};
 use crate::error::{AgentError, AgentErrorKind};
@@ -24,19 +24,15 @@ use crate::history::{SharedHistory, stored};
 use crate::output::{BadOutput, OUTPUT_RESULT};
 use crate::settle::{settle, take_output_retry};
 use crate::shared::RunShared;
-use crate::state::{AgentProgress, AgentState, AgentStateUpdate, FailureKind, NextStep};
+use crate::state::{AgentProgress, AgentState, FailureKind, NextStep};
 use crate::tool::{AgentTool, ToolEnd, ToolInput, unknown_tool};
 use crate::tool_output::tool_end;
 
 /// Handles the last response.
-pub(crate) async fn react(
-    core: Arc<AgentCore>,
-    state: Arc<AgentState>,
-    context: Context,
-) -> NodeResult<AgentStateUpdate> {
+pub(crate) async fn react(core: Arc<AgentCore>, state: Arc<AgentState>, context: Context) -> NodeResult<Command> {
     let shared = RunShared::of(&context)?;
     let messages = shared.known.take(&state, &*core.clock)?;
-    let mut progress = state.agent_run.clone();
+    let mut progress = state.agent_run.at(&messages);
     let Some(ModelMessage::Response(response)) = messages.last() else {
         return Err(AgentError::input("the last message of the thread is not a response").into());
     };
@@ -70,7 +66,7 @@ pub(crate) async fn react(
             _ => FailureKind::Behavior,
         };
         progress.fail(kind, error.to_string());
-        return Ok(AgentState::update().messages(stored(&[request.into()])?).agent_run(progress));
+        return leave(&state, shared, messages, Some(request), progress);
     }
     parts.extend(beside);
     let text = text_output(&core, shared, &mut progress, response, &messages);
@@ -84,19 +80,23 @@ pub(crate) async fn react(
     leave(&state, shared, messages, Some(request), progress)
 }
 
-/// Returns the update of a step that adds a request.
+/// Returns the command of a step that adds a request.
 fn leave(
     state: &AgentState,
     shared: &RunShared,
     mut messages: SharedHistory,
     request: Option<ModelRequest>,
     progress: AgentProgress,
-) -> NodeResult<AgentStateUpdate> {
+) -> NodeResult<Command> {
     let first_added = messages.len();
     Arc::make_mut(&mut messages).extend(request.map(ModelMessage::from));
     let written = stored(&messages[first_added..])?;
-    shared.known.leave(state.messages.len() + written.len(), messages);
-    Ok(AgentState::update().messages(written).agent_run(progress))
+    let count = state.messages.len() + written.len();
+    let next = progress.next;
+    let update = progress.write(AgentState::update(), &state.agent_run, &messages, false);
+    let update = if written.is_empty() { update } else { update.messages(written) };
+    shared.known.leave(count, messages);
+    Ok(leads(update, next))
 }
 
 /// Ends the run with the text beside the calls, if a reader of the stream was shown it as the output.
@@ -341,6 +341,11 @@ impl<'a> CallBatch<'a> {
     ) -> Result<(), BoxError> {
         waits.remove(&at);
         match call.await {
+            Ok(ToolEnd::Plain(value)) => {
+                self.progress.usage.tool_calls += 1;
+                let part = self.part(at, ToolContent::data(value));
+                self.end(at, part, None);
+            }
             Ok(ToolEnd::Returned(part, beside)) => {
                 if part.outcome == ToolOutcome::Success {
                     self.progress.usage.tool_calls += 1;

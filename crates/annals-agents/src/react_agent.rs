@@ -350,7 +350,7 @@ impl ReactAgent {
     pub fn response_format<T: DeserializeOwned + JsonSchema>(mut self) -> Self {
         let mut parameters = schema_of::<T>();
         let description = take_description(&mut parameters);
-        let (name, parameters) = (T::schema_name().into_owned(), Value::Map(parameters));
+        let (name, parameters) = (T::schema_name().into_owned(), Arc::new(Value::Map(parameters)));
         let definition = ToolDefinition { name, description, parameters };
         self.output = Some(ReactOutput { definition, check: |value| read::<T>(value).map(|_| ()) });
         self

@@ -26,7 +26,7 @@ use crate::model::{Model, ModelSettings};
 use crate::result::{AgentOutcome, AgentResult, WaitingRun};
 use crate::shared::RunShared;
 use crate::span::RunSpan;
-use crate::state::AgentState;
+use crate::state::{AgentProgress, AgentState};
 use crate::steps::AgentSteps;
 use crate::streamed::{AsyncStreamedRun, StreamedRun};
 
@@ -298,7 +298,7 @@ impl<'a, O> AgentRun<'a, O> {
                 let count = before.len();
                 let args = BeginArgs { has_fold: state.values.folded.is_some(), ..self.args };
                 let BegunRun { messages, keeps: is_same, progress } = begin(core, &self.shared, before, &args)?;
-                let update = AgentState::update().agent_run(progress);
+                let update = progress.write(AgentState::update(), &state.values.agent_run, &messages, true);
                 let unchanged = keeps && is_same;
                 let written = stored(if unchanged { &messages[count..] } else { &messages })?;
                 let kept = if unchanged { state.values.messages.len() } else { 0 };
@@ -319,8 +319,10 @@ impl<'a, O> AgentRun<'a, O> {
         self.shared.deps = self.shared.deps.or_else(|| outer.and_then(|outer| outer.deps.clone()));
         let run = self.agent.graph()?.run(context).context(self.shared.clone());
         // The history is not left to the first step: if the run goes on, the one that is stored counts.
-        let begun = begin(self.agent.core(), &self.shared, Arc::new(self.history), &self.args)?;
-        let update = AgentState::update().agent_run(begun.progress).messages(stored(&begun.messages)?);
+        let history = Arc::new(self.history);
+        let BegunRun { messages, progress, .. } = begin(self.agent.core(), &self.shared, history, &self.args)?;
+        let update = progress.write(AgentState::update(), &AgentProgress::default(), &messages, true);
+        let update = update.messages(stored(&messages)?);
         Ok((run, IntoInput::<AgentState, _>::into_input(update)))
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use annals_base::Value;
 use annals_graph::annals::history::FoldedMessages;
 use annals_graph::prelude::{Messages, State};
-use annals_pydantic_ai::{RunUsage, ToolCallPart};
+use annals_pydantic_ai::{ModelMessage, RequestPart, RunUsage, ToolCallPart, ToolOutcome};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::error::{AgentError, AgentErrorKind};
@@ -71,7 +71,8 @@ impl RunFailure {
     }
 }
 
-/// The progress of the last run of a thread. It is stored with each step: members without a value take no bytes.
+/// The progress of the last run of a thread. A step stores it if it does not follow from the messages that were added
+/// since it was stored; members without a value take no bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct AgentProgress {
     pub(crate) run_id: String,
@@ -99,6 +100,9 @@ pub(crate) struct AgentProgress {
     /// The number of models that failed to give the next response.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) failed_models: usize,
+    /// The number of messages of the run when the progress was stored; `None` if each step stored it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) counted: Option<usize>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -125,6 +129,57 @@ fn write_usage<S: Serializer>(usage: &RunUsage, serializer: S) -> Result<S::Ok, 
 }
 
 impl AgentProgress {
+    /// Returns the progress at a history: this one, and what the messages say that steps have added since.
+    pub(crate) fn at(&self, history: &[ModelMessage]) -> Self {
+        let mut progress = self.clone();
+        let added = self.counted.and_then(|counted| self.added(history).get(counted..));
+        added.into_iter().flatten().for_each(|message| progress.add(message));
+        progress
+    }
+
+    /// Returns the last messages of a history that are of this run.
+    fn added<'a>(&self, history: &'a [ModelMessage]) -> &'a [ModelMessage] {
+        let count = history.iter().rev().take_while(|message| message.run_id() == Some(&self.run_id)).count();
+        &history[history.len() - count..]
+    }
+
+    /// Adds a message that a step has stored without the progress.
+    fn add(&mut self, message: &ModelMessage) {
+        match message {
+            ModelMessage::Response(response) => {
+                self.usage.add_request(&response.usage);
+                self.usage.requests += 1;
+                self.next = NextStep::React;
+            }
+            ModelMessage::Request(request) => {
+                let is_result = |part: &&RequestPart| match part {
+                    RequestPart::ToolReturn(part) => part.outcome == ToolOutcome::Success,
+                    _ => false,
+                };
+                let results = request.parts.iter().filter(is_result).count();
+                self.usage.tool_calls += i64::try_from(results).unwrap_or(i64::MAX);
+                self.next = NextStep::Ask;
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds the progress at a history to an update, unless it follows from the one that is `stored`. It does not at a
+    /// history that is `rewritten`, and that of another run.
+    pub(crate) fn write(
+        mut self,
+        update: AgentStateUpdate,
+        stored: &Self,
+        history: &[ModelMessage],
+        rewritten: bool,
+    ) -> AgentStateUpdate {
+        if !rewritten && stored.counted.is_some() && stored.at(history) == self {
+            return update;
+        }
+        self.counted = Some(self.added(history).len());
+        update.agent_run(self)
+    }
+
     /// Ends the run without an output.
     pub(crate) fn fail(&mut self, kind: FailureKind, message: impl Into<String>) {
         self.failure = Some(RunFailure::new(kind, message));

@@ -141,7 +141,7 @@ impl<'a, O: DeserializeOwned> ReadRun<'a, O> {
         match part.data {
             StreamData::Values(values) => {
                 self.messages = history_of(&values, &self.known, self.agent.core())?;
-                self.progress = values.agent_run.clone();
+                self.progress = values.agent_run.at(&self.messages);
             }
             StreamData::Custom(value) if value == BATCH => self.queue.extend(self.gate.take().into_iter().flatten()),
             _ => {}

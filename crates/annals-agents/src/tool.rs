@@ -139,6 +139,8 @@ pub(crate) struct ToolInput {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ToolEnd {
+    /// The call has a result without files, content beside it and metadata.
+    Plain(Value),
     /// The part for the model, with content beside it for the user prompt.
     Returned(Box<ToolReturnPart>, Option<Value>),
     /// The model is asked for another call.
@@ -264,7 +266,7 @@ impl fmt::Debug for ToolContext {
 pub struct AgentTool {
     name: Arc<str>,
     description: String,
-    parameters: Value,
+    parameters: Arc<Value>,
     pub(crate) max_retries: Option<i64>,
     pub(crate) needs_approval: bool,
     pub(crate) is_sequential: bool,
@@ -343,7 +345,7 @@ impl AgentTool {
         Self {
             name,
             description,
-            parameters: Value::Map(parameters),
+            parameters: Arc::new(Value::Map(parameters)),
             max_retries: None,
             needs_approval: false,
             is_sequential: false,
@@ -407,7 +409,7 @@ impl AgentTool {
     /// Returns the tool as the model sees it.
     pub fn definition(&self) -> ToolDefinition {
         let (name, description) = (self.name.to_string(), self.description.clone());
-        ToolDefinition { name, description, parameters: self.parameters.clone() }
+        ToolDefinition { name, description, parameters: Arc::clone(&self.parameters) }
     }
 
     /// Returns whether somebody else runs the calls.

@@ -167,12 +167,15 @@ tool_deferrals! {
 /// The error of the tool, unless it is one for the model.
 pub(crate) fn tool_end(result: NodeResult<ToolOutput>, context: &ToolContext) -> NodeResult<ToolEnd> {
     // A graph of one's own has no clock for its tools.
-    let now = context.value::<RunShared>().map_or_else(|| SystemClock.now().into(), RunShared::now);
-    let part = |content| ToolReturnPart::new(context.tool_name(), content, context.tool_call_id(), now);
+    let now = || context.value::<RunShared>().map_or_else(|| SystemClock.now().into(), RunShared::now);
+    let part = |content| ToolReturnPart::new(context.tool_name(), content, context.tool_call_id(), now());
     let error = match result {
         Ok(output) if !output.replies.is_empty() => {
             let name = context.tool_name();
             return Err(format!("tool {name:?} returned messages or a command, which only a tool node takes").into());
+        }
+        Ok(ToolOutput { content, metadata: Value::Null, beside: None, .. }) if content.files().next().is_none() => {
+            return Ok(ToolEnd::Plain(content.to_value()));
         }
         Ok(output) => {
             let mut part = part(output.content);

@@ -383,7 +383,7 @@ pub(super) fn read_serde<T: Wire>(root: &'static str, value: Value) -> Result<T,
 
 /// Returns the object of the members, whose values are taken.
 pub(super) fn object_of(members: &mut [(&str, Value)]) -> Map {
-    let mut map = Map::new();
+    let mut map = Map::with_capacity(members.len());
     for (name, value) in members {
         put(&mut map, name, std::mem::take(value));
     }

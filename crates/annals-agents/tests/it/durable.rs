@@ -103,6 +103,27 @@ fn a_valid_history_is_neither_copied_for_a_request_nor_converted_for_the_next_ru
 }
 
 #[test]
+fn progress_is_stored_where_it_does_not_follow_from_the_messages() {
+    let thread = Store::memory().thread("t").unwrap();
+    let result = agent().run("The weather?").thread(&thread).invoke().unwrap();
+    let head = thread.head().unwrap().unwrap();
+    assert_eq!(head.evolution("agent_run").count(), 2, "at the begin and at the end of a run of three steps");
+    assert_eq!((result.usage().requests, result.usage().tool_calls), (2, 1));
+
+    let mut resumed = 0;
+    for (number, at) in thread.history().unwrap().map(Result::unwrap).enumerate() {
+        if at.next().next().is_some_and(|node| node != "__start__") {
+            let fork = at.fork_to(&format!("fork-{number}")).unwrap();
+            let again = agent().resume(&fork).invoke().unwrap();
+            assert_eq!((again.output.as_str(), again.usage()), ("rain", result.usage()));
+            assert_eq!(again.new_messages().len(), 4);
+            resumed += 1;
+        }
+    }
+    assert_eq!(resumed, 3, "before each step");
+}
+
+#[test]
 fn undo_goes_back_a_turn() {
     let thread = Store::memory().thread("t").unwrap();
     let agent = agent();
