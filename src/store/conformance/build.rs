@@ -2,21 +2,32 @@
 //!
 //! A reader panics if a backend refuses it, so a case states what it finds. A refusal is shown as a short text.
 
-pub(super) use crate::base::{CheckpointId, Encoded, IdSource, Namespace, RunId, TaskId, ThreadId, Timestamp, Value};
-pub(super) use crate::store::batch::*;
-pub(super) use crate::store::error::StoreError;
-pub(super) use crate::store::log::{
-    CheckpointQuery, Erase, Erasure, FileStore, Log, LogExt, LogPosition, PruneSpan, PruneTarget,
+pub(super) use crate::base::limits::*;
+pub(super) use crate::base::{
+    CheckpointId, Codec, Encoded, IdSource, Map, Namespace, RunId, TaskId, ThreadId, Timestamp, Value,
 };
+pub(super) use crate::limits::*;
+pub(super) use crate::store::backend::derived;
+pub(super) use crate::store::batch::*;
+pub(super) use crate::store::counts::{ThreadCounts, pruned_metadata};
+pub(super) use crate::store::error::StoreError;
+pub(super) use crate::store::lease::*;
+pub(super) use crate::store::log::*;
+pub(super) use crate::store::mark::WriteMark;
 pub(super) use crate::store::operation::*;
 pub(super) use crate::store::record::*;
 pub(super) use crate::store::search::{SearchHit, SearchOptions, SearchPage, SearchQuery};
-pub(super) use crate::store::{ItemRange, Pruned};
-pub(super) use std::ops::RangeInclusive;
+pub(super) use crate::store::side_tables::*;
+pub(super) use crate::store::status::StatusKind;
+pub(super) use crate::store::threads::{ThreadInfo, ThreadQuery};
+pub(super) use crate::store::{ItemRange, Pruned, check::Invariant};
+pub(super) use parking_lot::Mutex;
+pub(super) use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+pub(super) use std::ops::{Range, RangeInclusive};
 pub(super) use std::sync::Arc;
 pub(super) use std::sync::atomic::{AtomicUsize, Ordering};
+pub(super) use std::time::Duration;
 
-use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::LazyLock;
 
@@ -449,6 +460,48 @@ pub(super) fn refuses<'t>(backend: &dyn Log, batches: impl IntoIterator<Item = (
 pub(super) fn refuses_operations<'t>(backend: &dyn Log, all: impl IntoIterator<Item = (NewOperation, &'t str)>) {
     let each = |(n, (operation, text))| assert_eq!(refusal(backend.operate(&operation)), text, "operation {n}");
     all.into_iter().enumerate().for_each(each);
+}
+
+pub(super) fn moves(place: &CasePlace<'_>, before: Option<u64>, after: Option<u64>) -> OperationChange {
+    OperationChange::head(place.thread.clone(), place.namespace.clone(), before.map(id), after.map(id))
+}
+
+pub(super) fn names(place: &CasePlace<'_>, name: &str, before: Option<u64>, after: Option<u64>) -> OperationChange {
+    let [before, after] = [before, after].map(|n| n.map(|n| OperationValue::Checkpoint(id(n))));
+    let (thread, field) = (place.thread.clone(), OperationField::Branch(name.into()));
+    OperationChange::new(thread, place.namespace.clone(), field, before, after)
+}
+
+pub(super) fn fact(place: &CasePlace<'_>, name: &str, before: Option<&str>, after: Option<&str>) -> OperationChange {
+    let [before, after] = [before, after].map(|text| text.map(|text| OperationValue::Text(text.into())));
+    let (thread, field) = (place.thread.clone(), OperationField::Fact(name.into()));
+    OperationChange::new(thread, place.namespace.clone(), field, before, after)
+}
+
+pub(super) fn operation(n: u64, changes: Vec<OperationChange>) -> NewOperation {
+    let mut operation = NewOperation::new(OperationKind::Rewind, moment(n));
+    operation.changes = changes;
+    operation
+}
+
+pub(super) fn operate(backend: &dyn Log, n: u64, changes: Vec<OperationChange>) -> u64 {
+    backend.operate(&operation(n, changes)).unwrap_or_else(|error| panic!("a good operation was refused: {error}"))
+}
+
+pub(super) struct Dice(pub(super) IdSource);
+
+impl Dice {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.0.random() % bound
+    }
+
+    pub(super) fn pick<T: Clone>(&mut self, of: &[T]) -> Option<T> {
+        if of.is_empty() { None } else { of.get(self.below(of.len() as u64) as usize).cloned() }
+    }
+}
+
+pub(super) fn owner(n: u8) -> LeaseOwner {
+    LeaseOwner::new([n; 16])
 }
 
 /// Runs a part of each of several threads at once. Returns the number of those that returned true.

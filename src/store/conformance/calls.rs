@@ -2,22 +2,9 @@
 //!
 //! The bounds hold for any number of channels, and however long the history is.
 
-use std::sync::Arc;
-
-use parking_lot::Mutex;
-
-use crate::base::{Timestamp, Value};
-use crate::store::batch::Batch;
-use crate::store::error::StoreError;
+use super::build::*;
 use crate::store::handle::Store;
-use crate::store::lease::{LeaseOwner, NewLease};
-use crate::store::log::{
-    Capabilities, ClaimQuery, Claims, CommitHandle, HeadParts, Layer, Log, LogExt, NamespaceRef, Queues, RecordQuery,
-    StateQuery, ThreadParts, ThreadRow, ThreadRows, VisitEach, VisitState,
-};
 use crate::store::options::OpenOptions;
-use crate::store::record::{CheckpointRecord, CheckpointRef, StoredHead, VersionRecord, WriteRecord};
-use crate::store::threads::ThreadQuery;
 
 /// A layer that notes the calls that reach its log.
 #[derive(Debug)]
@@ -74,9 +61,12 @@ impl Queues for CountedCalls {
     }
 }
 
-/// Bounds the calls of appends, pages of the history, whole states, and claims.
-pub(super) fn bounds(backend: Arc<dyn Log>) {
-    let counted = Arc::new(CountedCalls { below: backend, calls: Mutex::default() });
+/// Bounds the calls that a store makes of an empty backend: appends, pages of the history, whole states, and claims.
+///
+/// # Panics
+/// If a store makes other calls than the bounds allow.
+pub fn run_calls(make: &dyn Fn() -> Arc<dyn Log>) {
+    let counted = Arc::new(CountedCalls { below: make(), calls: Mutex::default() });
     let open = || Store::with_backend(Arc::clone(&counted) as Arc<dyn Log>, OpenOptions::new());
     let store = open();
     let thread = store.thread("t").expect("an id");

@@ -1,16 +1,6 @@
 //! Claims of runs: which are due, in which order, under which limits, and by whom.
 
 use super::build::*;
-use super::operations::operate;
-use crate::store::lease::{LeaseGroup, LeaseOwner, NewLease};
-use crate::store::log::{ClaimQuery, Claims, QueueGroup};
-use crate::store::mark::WriteMark;
-use std::collections::BTreeSet;
-use std::time::Duration;
-
-fn owner(n: u8) -> LeaseOwner {
-    LeaseOwner::new([n; 16])
-}
 
 /// Stores a run of a graph that is due, at checkpoint `n`, with further members of its metadata.
 fn enqueue<'b>(backend: &'b dyn Log, name: &str, n: u64, graph: &str, more: &str) -> CasePlace<'b> {
@@ -30,10 +20,14 @@ fn claims(backend: &dyn Log, query: &ClaimQuery) -> Claims {
     backend.claim(query).expect("runs are claimed")
 }
 
-/// Claims, and shows the threads in the order of their claims.
+/// Shows the threads of claims in their order.
+fn names_of(claims: &Claims) -> String {
+    claims.runs.iter().map(|run| run.info.id().as_str()).collect::<Vec<_>>().join(" ")
+}
+
+/// Claims, and shows the threads.
 fn claimed(backend: &dyn Log, query: &ClaimQuery) -> String {
-    let names = claims(backend, query).runs.into_iter().map(|run| run.info.id().to_string());
-    names.collect::<Vec<_>>().join(" ")
+    names_of(&claims(backend, query))
 }
 
 fn release(place: &CasePlace<'_>, n: u8) {
@@ -41,10 +35,8 @@ fn release(place: &CasePlace<'_>, n: u8) {
 }
 
 fn pauses(place: &CasePlace<'_>, n: u64, pauses: bool) {
-    let text = || Some(OperationValue::Text(String::new()));
-    let (before, after) = if pauses { (None, text()) } else { (text(), None) };
-    let (field, namespace) = (OperationField::Fact("paused".into()), Namespace::root());
-    _ = operate(place.backend, n, vec![OperationChange::new(place.thread.clone(), namespace, field, before, after)]);
+    let (before, after) = if pauses { (None, Some("")) } else { (Some(""), None) };
+    _ = operate(place.backend, n, vec![fact(place, "paused", before, after)]);
 }
 
 /// Lets the task of checkpoint `n` wait, with a timer.
@@ -55,30 +47,28 @@ fn waits(place: &CasePlace<'_>, n: u64, mark: WriteMark, wake_at: u64) {
 }
 
 pub(super) fn order(backend: &dyn Log) {
-    for (n, name, graph, priority) in
-        [(1, "a", "work", 0), (2, "b", "work", 9), (3, "c", "more", 9), (4, "d", "other", 9), (5, "e", "more", 4)]
-    {
-        enqueue(backend, name, n, graph, &format!(r#", "priority": {priority}"#));
-    }
-    let paused = enqueue(backend, "f", 6, "work", r#", "priority": 5"#);
+    let runs =
+        [("a", "work", 0), ("b", "work", 9), ("c", "more", 9), ("d", "other", 9), ("e", "more", 4), ("f", "work", 5)];
+    let all = (1..)
+        .zip(runs)
+        .map(|(n, (name, graph, priority))| enqueue(backend, name, n, graph, &format!(r#", "priority": {priority}"#)));
+    let paused = all.last().expect("the last run");
     pauses(&paused, 7, true);
     let both = |query: ClaimQuery| query.queue("work", []).queue("more", []);
     assert_eq!(claimed(backend, &asks(1..9, 10)), "", "no queue was named");
     assert_eq!(claimed(backend, &both(asks(1..1, 10))), "", "no owner was named");
     let first = claims(backend, &both(asks(1..4, 10)));
-    let shown: Vec<_> = first.runs.iter().map(|run| (run.info.id().as_str(), run.lease.owner.id()[0])).collect();
-    assert_eq!(shown, [("b", 1), ("c", 2), ("e", 3)], "by priority, then age, over both queues");
-    for run in &first.runs {
-        let stored = backend.lease(run.info.id()).expect("a lease is read");
-        assert_eq!(stored.as_ref(), Some(&run.lease), "the lease is stored");
-        assert_eq!((run.lease.epoch, run.lease.recoveries, run.lease.expires_at), (1, 0, Some(moment(20))));
+    assert_eq!(names_of(&first), "b c e", "by priority, then age, over both queues");
+    for (n, ClaimedRun { info, lease, .. }) in (1..).zip(&first.runs) {
+        assert_eq!(backend.lease(info.id()).expect("a lease is read").as_ref(), Some(lease), "the lease is stored");
+        let shown = (&lease.owner, lease.epoch, lease.recoveries, lease.expires_at);
+        assert_eq!(shown, (&owner(n), 1, 0, Some(moment(20))));
     }
     assert_eq!(claims(backend, &both(asks(1..4, 11))).runs, first.runs, "a repeated claim returns its runs");
     assert_eq!(claimed(backend, &both(asks(4..9, 10))), "a", "a paused thread is passed over");
     pauses(&paused, 8, false);
     let last = claims(backend, &both(asks(5..9, 10)));
-    assert_eq!(last.runs[0].info.id().as_str(), "f");
-    assert_eq!((last.runs.len(), last.next_at, last.is_refused), (1, None, false));
+    assert_eq!((&*names_of(&last), last.next_at, last.is_refused), ("f", None, false));
     let too_many = ClaimQuery::new(std::iter::repeat_n(owner(1), 257), moment(10), moment(20));
     assert!(matches!(backend.claim(&too_many), Err(StoreError::Invalid { field: "claim", .. })));
 }
@@ -115,13 +105,12 @@ pub(super) fn limits(backend: &dyn Log) {
     let ask = |owners, now, groups: &[QueueGroup]| asks(owners, now).queue("work", groups.to_vec()).queue("free", []);
 
     let first = claims(backend, &ask(1..3, 10, &[all(5), each.clone()]));
-    let names: Vec<_> = first.runs.iter().map(|run| run.info.id().as_str()).collect();
-    assert_eq!(names, ["a", "c"], "the group of a customer has room for one run");
+    assert_eq!(names_of(&first), "a c", "the group of a customer has room for one run");
     let groups: Vec<_> = first.runs[0].groups.iter().map(|group| group.name.as_str()).collect();
     assert_eq!(groups, ["queue work", "customer ann of queue work"]);
     let next = claims(backend, &ask(3..9, 10, &[all(4), each.clone()]));
-    let names: Vec<_> = next.runs.iter().map(|run| run.info.id().as_str()).collect();
-    assert_eq!((names, next.is_refused), (vec!["e", "f", "g"], true), "a run without the key enters no group of it");
+    let shown = (&*names_of(&next), next.is_refused);
+    assert_eq!(shown, ("e f g", true), "a run without the key enters no group of it");
     assert!(claims(backend, &ask(9..20, 11, &[all(4), each.clone()])).runs.is_empty());
     a.add(on(10, 1));
     release(&a, 1);
@@ -129,9 +118,7 @@ pub(super) fn limits(backend: &dyn Log) {
 }
 
 pub(super) fn rates(backend: &dyn Log) {
-    for n in 1..5 {
-        enqueue(backend, &format!("t{n}"), n, "work", "");
-    }
+    (1..5).for_each(|n| _ = enqueue(backend, &format!("t{n}"), n, "work", ""));
     let rated = QueueGroup::of_all(LeaseGroup::new("rated").rate(2, Duration::from_millis(5)));
     let ask = |owners, now| asks(owners, now).queue("work", [rated.clone()]);
     let first = claims(backend, &ask(1..9, 10));
@@ -172,11 +159,7 @@ pub(super) fn race(backend: &dyn Log) {
         for round in 0..RUNS as u8 {
             let owners = (0..2).map(|n| LeaseOwner::new([process, round, n, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
             let query = ClaimQuery::new(owners, moment(50), moment(60)).queue("work", []);
-            let runs = claims(backend, &query).runs;
-            if runs.is_empty() {
-                break;
-            }
-            taken.extend(runs.into_iter().map(|run| run.info.id().clone()));
+            taken.extend(claims(backend, &query).runs.into_iter().map(|run| run.info.id().clone()));
         }
         taken
     };

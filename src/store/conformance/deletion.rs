@@ -1,10 +1,7 @@
 //! Deleting threads.
 
 use super::build::*;
-use super::operations::{fact, operate};
 use super::pruning;
-use crate::base::limits::{DELETED_THREADS_MAX, FORKS_SHOWN_MAX};
-use crate::store::operation::TRASHED;
 
 fn erase(backend: &dyn Log, places: &[&CasePlace<'_>]) {
     delete(backend, places);
@@ -77,10 +74,11 @@ pub(super) fn hidden(backend: &dyn Log) {
     let [place, other] = roots(backend, ["large", "other"]);
     let draft =
         |n| next(n).value("x", n, "a value that is not inline").items("list", n, vec![put(n, "an item of a list")]);
+    other.add(begin(1).items("list", 1, vec![put(0, "stays")]));
     [1, 401].into_iter().for_each(|from| place.add_all((from..from + 400).map(draft)));
     place.inside("a:1").add(begin(1_000));
-    other.add(begin(1).items("list", 1, vec![put(0, "stays")]));
-    let last_seq = other.record(1).seq;
+    let number = |record: CheckpointRecord| (record.seq, record.branch);
+    let first = number(place.inside("a:1").record(1_000));
     place.delete();
     assert_eq!(threads(backend), ["other"]);
     assert_eq!((place.head(), place.inside("a:1").head(), place.found(3)), (None, None, None));
@@ -90,26 +88,17 @@ pub(super) fn hidden(backend: &dyn Log) {
     assert!(backend.commit(&fork).is_err(), "it cannot be forked");
     place.add(begin(1).items("list", 1, vec![put(0, "anew")]));
     assert_eq!(place.list(1), "0=anew");
-    assert!(place.record(1).seq > last_seq, "a seq is used once");
+    let second = number(place.record(1));
     clean(backend);
     reclaim(backend);
     clean(backend);
     assert_eq!(backend.check().expect("the check runs").erasing, 0);
     assert_eq!([place.list(1), other.list(1)], ["0=anew", "0=stays"]);
-}
-
-/// A `seq` is used once, also when the newest checkpoints are deleted.
-pub(super) fn seqs(backend: &dyn Log) {
-    let [place, other] = roots(backend, ["place", "other"]);
-    other.add(begin(1));
-    place.add_chain(1..=2);
-    let (seq, branch) = (place.record(2).seq, place.record(2).branch);
     erase(backend, &[&place]);
-    other.add(on(2, 1));
-    assert!(other.record(2).seq > seq);
-    erase(backend, &[&other]);
     place.add(begin(1));
-    assert!(place.record(1).seq > seq + 1 && place.record(1).branch > branch);
+    let third = number(place.record(1));
+    assert!(first.0 < second.0 && second.0 < third.0, "a seq is used once");
+    assert!(first.1 < second.1 && second.1 < third.1, "and so is the number of a branch");
 }
 
 pub(super) fn trash(backend: &dyn Log) {

@@ -1,9 +1,6 @@
 //! Followers of the log: its order, its end, and its signals.
 
 use super::build::*;
-use crate::limits::POSITION_BYTES_MAX;
-use crate::store::log::ChangePage;
-use std::time::Duration;
 
 fn after(backend: &dyn Log, position: LogPosition, thread: Option<&CasePlace<'_>>, limit: usize) -> ChangePage {
     let page = backend.changes_after(&position, thread.map(|place| &place.thread), limit).expect("the log is read");

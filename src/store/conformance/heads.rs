@@ -3,22 +3,6 @@
 use super::build::*;
 use super::processes;
 
-pub(super) fn ancestor(backend: &dyn Log) {
-    let root = root_of(backend, "a");
-    let child = root.inside("node:1");
-    root.add(begin(1));
-    let expecting = |head: Option<u64>, draft, of_root: Option<u64>| {
-        let mut batch = child.batch(head, [draft]);
-        batch.expect.push(Expect::new(root.namespace.clone(), of_root.map(id)));
-        batch
-    };
-    commit(backend, &expecting(None, begin(2), Some(1)));
-    root.add(on(3, 1));
-    let late = |of_root| expecting(Some(2), on(4, 2), of_root);
-    refuses(backend, [(late(Some(1)), "a/ is at 3, not 1"), (late(None), "a/ is at 3, not none")]);
-    commit(backend, &late(Some(3)));
-}
-
 /// Returns a batch of two checkpoints that holds a little of everything.
 fn rich(place: &CasePlace<'_>) -> Batch {
     let taken = writes(1, 1, vec![write(0, "x", "taken"), write_items(1, "list", &["a", "b"])]);
@@ -50,6 +34,12 @@ pub(super) fn repeat(backend: &dyn Log) {
     place.add(on(4, 3));
     commit(backend, &batch);
     assert_eq!(place.head(), Some(4), "a late repeat does not move the head");
+    // An id is above that of the newest checkpoint, wherever the head is.
+    place.add(on(9, 4));
+    let stale = |head| (place.batch(Some(head), [on(7, 4)]), "7 is below 9");
+    refuses(backend, [stale(9)]);
+    operate(backend, 10, vec![moves(&place, Some(9), Some(4))]);
+    refuses(backend, [stale(4)]);
 }
 
 /// Writers of one thread, and of threads of their own.
@@ -58,7 +48,7 @@ pub(super) fn race(backend: &dyn Log) {
         processes::race(backend, writer);
         true
     });
-    processes::ended(backend, 8);
+    processes::race_ended(backend, 8);
 }
 
 pub(super) fn chain(backend: &dyn Log) {
@@ -113,7 +103,15 @@ pub(super) fn together(backend: &dyn Log) {
     let handles = [all_of(&other, None), batch.clone()].map(|batch| backend.submit(batch));
     handles.iter().for_each(|handle| handle.wait().expect("a submitted batch takes others along, too"));
     all_there(&other);
-    child.add(on(13, 12));
+    // A subgraph expects the head of its parent graph too.
+    let expecting = |root: Option<u64>| {
+        let mut batch = child.batch(Some(12), [on(13, 12)]);
+        batch.expect.push(Expect::new(Namespace::root(), root.map(id)));
+        batch
+    };
+    let late = [(expecting(Some(1)), "together/ is at 20, not 1"), (expecting(None), "together/ is at 20, not none")];
+    refuses(backend, late);
+    commit(backend, &expecting(Some(20)));
     commit(backend, &batch);
     assert_eq!(child.head(), Some(13), "a late repeat does not move a head");
     assert_eq!(child.writes(12).len(), 1);
@@ -133,16 +131,14 @@ pub(super) fn none_of_all(backend: &dyn Log) {
     let of_run = |batch: Batch| Batch { chain: Some(run.clone()), ..batch };
     let beside = |then: Batch| Batch { then: vec![then], ..absent.batch(None, [begin(1)]) };
     let within = of_run(place.batch(Some(1), [on(2, 1)]));
-    refuses(
-        backend,
-        [
-            (late(), "none of all/ is at 20, not 1"),
-            (all_of(&absent, Some(1)), "absent/ is at none, not 1"),
-            (beside(late()), "batch.then"),
-            (beside(within), "batch.then"),
-            (beside(place.batch(Some(7), [on(8, 7)])), "none of all/ is at 1, not 7"),
-        ],
-    );
+    let refused = [
+        (late(), "none of all/ is at 20, not 1"),
+        (all_of(&absent, Some(1)), "absent/ is at none, not 1"),
+        (beside(late()), "batch.then"),
+        (beside(within), "batch.then"),
+        (beside(place.batch(Some(7), [on(8, 7)])), "none of all/ is at 1, not 7"),
+    ];
+    refuses(backend, refused);
     let missing = with(child.pending(12, writes(9, 1, vec![write(0, "x", "late")])));
     assert!(backend.commit(&missing).is_err(), "the writes of a checkpoint that is not stored");
     assert_eq!((place.stored(), child.stored()), (vec![1], vec![]), "nothing of them");

@@ -1,25 +1,11 @@
 //! Random histories of every kind of commit, compared with the mirror of a log.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use super::build::*;
-use super::operations::{fact, moves, names, operate};
-use crate::limits::STEP_MAX;
 
 const STEPS: u64 = 80;
 const CHANNELS: [&str; 3] = ["list", "other", "value"];
 
-pub(super) struct Dice(pub(super) IdSource);
-
-impl Dice {
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
-        self.0.random() % bound
-    }
-
-    fn pick<T: Clone>(&mut self, of: &[T]) -> Option<T> {
-        if of.is_empty() { None } else { of.get(self.below(of.len() as u64) as usize).cloned() }
-    }
-}
+type Places<'b> = [CasePlace<'b>; 4];
 
 /// Histories in two threads and two namespaces: branches, forks, lists that begin as others, writes and what is taken
 /// over of them, moves of heads, names, facts, timers, repeats and conflicts.
@@ -53,12 +39,8 @@ pub(super) fn random(backend: &dyn Log) {
                     let first = checkpoint(&mut dice, &places, place, 2 * n, head);
                     // The parent of the second one comes in the same batch.
                     let taken = writes(2 * n, 1, vec![write(0, "value", "next")]);
-                    let second = on(2 * n + 1, 2 * n).tasks(&["a", "b", "c"]).consumed(taken).value_of(
-                        "value",
-                        2 * n + 1,
-                        task(1),
-                        0,
-                    );
+                    let second = on(2 * n + 1, 2 * n).tasks(&["a", "b", "c"]).consumed(taken);
+                    let second = second.value_of("value", 2 * n + 1, task(1), 0);
                     let drafts = [first, second].into_iter().take(1 + dice.below(4) as usize / 3);
                     let batch = place.batch(head, drafts);
                     commit(backend, &batch);
@@ -69,7 +51,20 @@ pub(super) fn random(backend: &dyn Log) {
         if seed == 1 {
             super::batches::law(backend, &root.thread);
         }
+        (0..6).for_each(|n| prune(&mut dice, &places[3 * (n % 2)]));
     }
+}
+
+/// Prunes spans of a thread.
+fn prune(dice: &mut Dice, place: &CasePlace<'_>) {
+    let query = CheckpointQuery { namespace: None, ..place.query() };
+    let all = place.backend.checkpoints(&query).expect("lists checkpoints");
+    let spans = [0; 2].map(|_| {
+        let of = dice.pick(&all).expect("the thread has checkpoints");
+        let first = dice.below(of.ordinal + 1);
+        PruneSpan::new(of.branch, first, first + dice.below(20))
+    });
+    place.backend.prune(&place.thread, &spans).expect("checkpoints are pruned");
 }
 
 /// Returns some value of a write.
@@ -105,7 +100,8 @@ fn write_tasks(dice: &mut Dice, place: &CasePlace<'_>, head: u64) {
 fn move_head(dice: &mut Dice, place: &CasePlace<'_>, n: u64, head: u64) {
     let (root, text) = (CasePlace { namespace: Namespace::root(), ..place.clone() }, n.to_string());
     let Some(of_root) = root.head() else { return };
-    if dice.below(3) == 0 {
+    let to = dice.pick(&root.stored()).filter(|to| *to != of_root);
+    let changes: Vec<OperationChange> = if dice.below(3) == 0 {
         let field = |field| {
             let fields = place.backend.fields(&place.thread).expect("fields are read");
             fields.into_iter().find(|(of, _)| *of == field).map(|(_, value)| value)
@@ -115,19 +111,25 @@ fn move_head(dice: &mut Dice, place: &CasePlace<'_>, n: u64, head: u64) {
         let named = field(OperationField::Branch("b".into())).is_none();
         let after = Some(&*text).filter(|_| dice.below(3) > 0 || before.is_none());
         let name = named.then(|| names(&root, "b", None, Some(of_root)));
-        _ = operate(
-            place.backend,
-            n,
-            name.into_iter().chain([fact(&root, "title", before.as_deref(), after)]).collect(),
-        );
-        return;
-    }
-    let to = dice.pick(&root.stored()).filter(|to| *to != of_root);
-    let inside = (!place.namespace.is_root()).then(|| moves(place, Some(head), dice.pick(&place.stored()[1..])));
-    let changes: Vec<_> = to.map(|to| moves(&root, Some(of_root), Some(to))).into_iter().chain(inside).collect();
-    if to.is_some() {
-        _ = operate(place.backend, n, changes);
-    }
+        name.into_iter().chain([fact(&root, "title", before.as_deref(), after)]).collect()
+    } else {
+        let Some(to) = to else { return };
+        let inside = (!place.namespace.is_root()).then(|| moves(place, Some(head), dice.pick(&place.stored()[1..])));
+        [moves(&root, Some(of_root), Some(to))].into_iter().chain(inside).collect()
+    };
+    // An operation states the last one of its thread and the newest checkpoint, which those of others do not change.
+    let query = OperationQuery::new(Some(place.thread.clone()), 1);
+    let last = place.backend.operations(&query).expect("operations are listed").pop().map(|record| record.id);
+    let newest = root.stored().first().copied();
+    let stating = |last, newest: Option<u64>| {
+        let newest = Some(ExpectedNewest::new(place.thread.clone(), last, newest.map(id)));
+        NewOperation { newest, ..operation(n, changes.clone()) }
+    };
+    let (wrong, refused) = (last.map_or(Some(1), |last| last.checked_sub(1)), format!("a field of {}", place.thread));
+    let late = [stating(wrong, newest), stating(last, None), stating(last, Some(2 * n + 9))];
+    refuses_operations(place.backend, late.map(|operation| (operation, &*refused)));
+    let made = [0; 2].map(|_| place.backend.operate(&stating(last, newest)).expect("nothing came between"));
+    assert_eq!(made[0], made[1], "repeating is safe");
 }
 
 fn set_timers(dice: &mut Dice, place: &CasePlace<'_>, head: u64) {
@@ -140,7 +142,7 @@ fn set_timers(dice: &mut Dice, place: &CasePlace<'_>, head: u64) {
 /// begin anew.
 fn checkpoint(
     dice: &mut Dice,
-    places: &[CasePlace<'_>; 4],
+    places: &Places<'_>,
     place: &CasePlace<'_>,
     n: u64,
     head: Option<u64>,
@@ -187,11 +189,8 @@ fn change(
     let stored = parent.into_iter().flat_map(|(from, parent)| from.writes(parent));
     let consumed = draft.0.consumed.iter().flat_map(|of| of.writes.iter().map(|new| (of.task, new.index, &new.value)));
     let mut written = BTreeMap::new();
-    for (task, index, value) in
-        stored.map(|of| (of.task, of.index, of.value)).chain(consumed.map(|of| (of.0, of.1, of.2.clone())))
-    {
-        written.entry((task, index)).or_insert(value);
-    }
+    let all = stored.map(|of| (of.task, of.index, of.value)).chain(consumed.map(|of| (of.0, of.1, of.2.clone())));
+    all.for_each(|(task, index, value)| _ = written.entry((task, index)).or_insert(value));
     let parts = |((task, index), value): ((TaskId, i32), WriteValue)| {
         let parts = (0..3).filter(move |part| index >= 0 && value.payload(*part as usize).is_some());
         parts.map(move |part| WriteRef::new(task, index).with_part(part))
@@ -209,19 +208,14 @@ fn change(
             4 => ChangeValue::Empty,
             5 => ChangeValue::Value(content(dice, n)),
             6 => match dice.pick(&others).and_then(|of| Some((dice.pick(&of.stored())?, of))) {
-                Some((of, other)) => ChangeValue::Items(vec![
-                    ItemChange { position: 0, op: ItemOp::Reference(other.list_ref(of, "list")), task: None },
-                    put(n, "own"),
-                ]),
+                Some((of, other)) => ChangeValue::Items(vec![other.reference(of), put(n, "own")]),
                 None => continue,
             },
             _ if channel == "value" => ChangeValue::Value(content(dice, n)),
             _ => {
-                let items =
-                    parent.map(|(from, parent)| from.items(parent, channel, ItemRange::All)).unwrap_or_default();
-                ChangeValue::Items(items_after(dice, items.iter().map(|of| of.0).collect(), |dice, part| {
-                    content(dice, 1_000 * n + part)
-                }))
+                let items = parent.map(|(from, parent)| from.items(parent, channel, ItemRange::All));
+                let held = items.into_iter().flatten().map(|of| of.0).collect();
+                ChangeValue::Items(items_after(dice, held, |dice, part| content(dice, 1_000 * n + part)))
             }
         };
         draft = draft.change(channel, n, value);
@@ -233,11 +227,7 @@ fn change(
 }
 
 /// Picks operations for a list with some positions.
-fn items_after(
-    dice: &mut Dice,
-    mut held: BTreeSet<u64>,
-    mut content: impl FnMut(&mut Dice, u64) -> Data,
-) -> Vec<ItemChange> {
+fn items_after(dice: &mut Dice, mut held: BTreeSet<u64>, content: impl Fn(&mut Dice, u64) -> Data) -> Vec<ItemChange> {
     let mut changes = Vec::new();
     let end = held.last().map_or(0, |position| position + 1);
     if end > 0 && dice.below(6) == 0 {
@@ -250,14 +240,9 @@ fn items_after(
     let mut taken = BTreeSet::new();
     for part in 0..dice.below(4) {
         let position = if end > 0 && dice.below(3) == 0 { dice.below(end) } else { end + part };
-        if !taken.insert(position) {
-            continue;
-        }
-        if held.contains(&position) && dice.below(3) == 0 {
-            changes.push(remove(position));
-        } else {
-            changes.push(ItemChange::new(position, ItemOp::Put(content(dice, part)), None));
-        }
+        let removes = held.contains(&position) && dice.below(3) == 0;
+        let op = if removes { ItemOp::Delete } else { ItemOp::Put(content(dice, part)) };
+        changes.extend(taken.insert(position).then(|| ItemChange::new(position, op, None)));
     }
     changes
 }

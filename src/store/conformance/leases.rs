@@ -1,13 +1,6 @@
 //! Leases: claimed, renewed, released and lost, alone and in batches with checkpoints.
 
 use super::build::*;
-use super::histories::Dice;
-use crate::store::lease::{LeaseGroup, LeaseOwner, LeaseRecord, NewLease};
-use std::time::Duration;
-
-fn owner(n: u8) -> LeaseOwner {
-    LeaseOwner::new([n; 16])
-}
 
 /// Claims for 10 milliseconds.
 fn claim(n: u8, now: u64) -> NewLease {
@@ -114,14 +107,12 @@ pub(super) fn with_checkpoints(backend: &dyn Log) {
     commit(backend, &with(claim(1, 10), place.batch(None, [begin(1).tasks(&["x"])])));
     assert_eq!(shown(&place), (1, 1, 0, false), "a thread and its lease begin in one batch");
     let along = with(claim(1, 10), place.batch(Some(1), [on(2, 1)]));
-    refuses(
-        backend,
-        [
-            (with(claim(2, 11), place.batch(Some(1), [on(2, 1)])), "leased"),
-            (with(release(1), place.batch(None, [begin(2)])), "a/ is at 1, not none"),
-            (Batch { then: vec![along], ..root_of(backend, "b").batch(None, [begin(2)]) }, "batch.then"),
-        ],
-    );
+    let refused = [
+        (with(claim(2, 11), place.batch(Some(1), [on(2, 1)])), "leased"),
+        (with(release(1), place.batch(None, [begin(2)])), "a/ is at 1, not none"),
+        (Batch { then: vec![along], ..root_of(backend, "b").batch(None, [begin(2)]) }, "batch.then"),
+    ];
+    refuses(backend, refused);
     assert_eq!(shown(&place), (1, 1, 0, false), "a batch that was refused releases nothing");
     // An edit from outside needs no lease.
     place.add(on(2, 1));

@@ -1,30 +1,6 @@
-//! List channels: the operations, and the ranges that can be read.
+//! List channels: positions that are far apart, and the ranges that can be read.
 
 use super::build::*;
-
-/// Operations on lists: each row is a history, in which checkpoint n makes the n-th change.
-pub(super) fn operations(backend: &dyn Log) {
-    let (far, all) = (i64::MAX.unsigned_abs() - 1, |positions: std::ops::Range<u64>| {
-        positions.map(|n| put(n, n.to_string())).collect()
-    });
-    let histories: [Vec<Vec<ItemChange>>; 2] = [
-        vec![vec![put(far, "far"), put(0, "near")], vec![put(1 << 40, "middle")], vec![delete_range(1, far)]],
-        vec![
-            all(0..6),
-            vec![put(2, "new"), delete_range(1, 4)],
-            vec![delete_range(0, 100), put(7, "7")],
-            vec![delete_range(50, 60), put(8, "8")],
-            vec![delete_range(0, 9), put(0, "all"), put(8, "eight"), put(9, "9")],
-            vec![delete_range(0, 1), delete_range(8, 9)],
-            vec![delete_range(0, i64::MAX.unsigned_abs())],
-            vec![put(10, "10")],
-        ],
-    ];
-    for (thread, changes) in ["far", "ranges"].into_iter().zip(histories) {
-        let drafts = (1..).zip(changes).map(|(n, change)| next(n).items("list", n, change));
-        root_of(backend, thread).add_all(drafts);
-    }
-}
 
 pub(super) fn ranges(backend: &dyn Log) {
     let place = root_of(backend, "ranges");
@@ -57,6 +33,10 @@ pub(super) fn ranges(backend: &dyn Log) {
     let versions = backend.versions(&place.point(1), None, 0, &mut |_| Err(StoreError::ReadOnly));
     assert_eq!([refusal(whole), refusal(found), refusal(versions)], ["of the visitor"; 3]);
     place.add(on(2, 1).value("a", 1, "").items("list", 2, vec![]));
+    let far = i64::MAX.unsigned_abs() - 1;
+    place.add(on(3, 2).items("list", 3, vec![put(far, "far"), put(1 << 40, "middle")]));
+    place.add(on(4, 3).items("list", 4, vec![delete_range(4, far)]));
+    place.add(on(5, 4).items("list", 5, vec![delete_range(0, far + 1), put(7, "7")]));
     let mut visited = Vec::new();
     let stopped = backend.versions(&place.point(2), None, 0, &mut |version| {
         visited.push(version.channel.ordinal);

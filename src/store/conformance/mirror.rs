@@ -3,21 +3,19 @@
 //! A mirror is a layer. It takes each batch that the log below accepted, and derives from it alone what the new
 //! checkpoints must show. *Absent:* leases, texts that are searched, and the rules by which a log refuses.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
-use std::time::Duration;
-
-use parking_lot::Mutex;
-
 use super::build::*;
-use crate::store::backend::pruned_metadata;
-use crate::store::log::{Capabilities, CommitHandle, Erase, Layer, Prunes, RecordQuery, UnprunablePlaces};
 
 /// The namespace of a thread.
 type MirrorPlace = (ThreadId, Namespace);
 
 /// The items of a list by their positions: ordinal, task and content.
 type MirrorItems = BTreeMap<u64, (u64, Option<u32>, Payload)>;
+
+/// A checkpoint, and the record that was found of it.
+type Found<'f> = (&'f CheckpointRef, &'f CheckpointRecord);
+
+/// The parent of a new checkpoint, and its own ordinal.
+type Above<'p> = (Option<&'p MirrorPoint>, u64);
 
 /// What a checkpoint must show.
 #[derive(Clone, Debug)]
@@ -49,6 +47,12 @@ struct Mirrored {
 /// The checkpoints of a whole comparison that are compared in full: all were when they were committed.
 const DEEP_AT_ONCE: usize = 16;
 
+/// The attempts to see the newest checkpoints, each 5 ms after the one before.
+const ATTEMPTS: usize = 12_000;
+
+/// Those that are left in this process: after a log that never shows them no other one is waited for.
+static ATTEMPTS_LEFT: AtomicUsize = AtomicUsize::new(ATTEMPTS);
+
 /// A log whose answers are compared with a mirror.
 #[derive(Debug)]
 pub(super) struct Mirror<'b> {
@@ -73,7 +77,7 @@ impl Layer for Mirror<'_> {
         let mut held = self.held.lock();
         let first = held.order.len();
         held.commit(batch);
-        held.order[first..].iter().for_each(|at| held.compare_point(self.log, at, true));
+        held.order[first..].iter().for_each(|at| held.compare_point(self.log, at));
         held.compare_heads(self.log);
         Ok(())
     }
@@ -113,21 +117,28 @@ impl Prunes for Mirror<'_> {
         self.log.prune_estimate(thread, what)
     }
 
-    /// Prunes, and compares what is left.
+    /// Prunes, and compares what is left: of spans that goes on which nothing rests.
     fn prune(&self, thread: &ThreadId, what: PruneTarget<'_>) -> Result<Pruned, StoreError> {
         let mut held = self.held.lock();
+        let unprunable = derived::unprunable(self.log, thread, &[])?;
+        let record = |at: &CheckpointRef| self.log.checkpoint(at).expect("reads").filter(|record| !record.pruned);
+        let own: Vec<_> = held.order.iter().filter(|at| at.thread == *thread).filter_map(record).collect();
         let pruned = self.log.prune(thread, what)?;
-        let stays = |at: &CheckpointRef| self.log.checkpoint(at).expect("reads").is_some_and(|record| !record.pruned);
-        let of_thread = held.order.iter().filter(|at| at.thread == *thread && !held.is_pruned(at) && !stays(at));
-        let gone: Vec<_> = of_thread.map(|at| (place_of(at), at.checkpoint)).collect();
+        let gone: Vec<_> = own.iter().filter(|of| record(&of.point).is_none()).collect();
         assert_eq!((pruned.checkpoints, pruned == Pruned::default()), (gone.len() as u64, gone.is_empty()));
-        if let PruneTarget::Namespaces(_) = what {
-            let gone: BTreeSet<MirrorPlace> = gone.into_iter().map(|(place, _)| place).collect();
-            held.points.retain(|place, _| !gone.contains(place));
-            held.heads.retain(|place, _| !gone.contains(place));
-            held.order.retain(|at| !gone.contains(&place_of(at)));
-        } else {
-            held.pruned.extend(gone);
+        match what {
+            PruneTarget::Spans(spans) => {
+                let is_in = |of: &CheckpointRecord| spans.iter().any(|span| span.contains(of.branch, of.ordinal));
+                let is_due = |of: &&CheckpointRecord| is_in(of) && !unprunable.contains(&(of.branch, of.ordinal));
+                assert!(own.iter().filter(is_due).eq(gone.iter().copied()), "the checkpoints that go: {gone:?}");
+                held.pruned.extend(gone.iter().map(|of| (place_of(&of.point), of.point.checkpoint)));
+            }
+            PruneTarget::Namespaces(_) => {
+                let gone: BTreeSet<MirrorPlace> = gone.iter().map(|of| place_of(&of.point)).collect();
+                held.points.retain(|place, _| !gone.contains(place));
+                held.heads.retain(|place, _| !gone.contains(place));
+                held.order.retain(|at| !gone.contains(&place_of(at)));
+            }
         }
         held.compare(self.log);
         clean(self.log);
@@ -215,9 +226,7 @@ impl Mirrored {
         }
         point.state.seen.sort_by(|a, b| a.node.cmp(&b.node));
         point.state.updated.clear();
-        for change in &new.changes {
-            self.change(&mut point, parent, record.ordinal, place, change);
-        }
+        new.changes.iter().for_each(|change| self.change(&mut point, (parent, record.ordinal), place, change));
         point.state.updated.sort();
         point.state.channels.sort_by(|a, b| a.channel.cmp(&b.channel));
         let passed = record.parent;
@@ -228,14 +237,8 @@ impl Mirrored {
         self.order.push(at);
     }
 
-    fn change(
-        &self,
-        point: &mut MirrorPoint,
-        parent: Option<&MirrorPoint>,
-        ordinal: u64,
-        place: &MirrorPlace,
-        Change { channel, version, value, task, .. }: &Change,
-    ) {
+    fn change(&self, point: &mut MirrorPoint, (parent, ordinal): Above<'_>, place: &MirrorPlace, change: &Change) {
+        let Change { channel, version, value, task, .. } = change;
         let content = |data: &Data| match data {
             Data::New(payload) => payload.clone(),
             Data::OfWrite(of) => {
@@ -324,8 +327,13 @@ impl Mirrored {
         timers.sort_by_key(|timer| timer.wake_at);
         assert_eq!(log.timers(None, 1_000).expect("timers are listed"), timers);
         for due_by in timers.iter().map(|timer| timer.wake_at).collect::<BTreeSet<_>>() {
-            let due: Vec<_> = timers.iter().filter(|timer| timer.wake_at <= due_by).take(3).collect();
-            assert!(log.timers(Some(due_by), 3).expect("timers are listed").iter().eq(due), "due by {due_by:?}");
+            for limit in [1, 9] {
+                let due = timers.iter().filter(|timer| timer.wake_at <= due_by).take(limit);
+                assert!(
+                    log.timers(Some(due_by), limit).expect("timers are listed").iter().eq(due),
+                    "due by {due_by:?}"
+                );
+            }
         }
         for (thread, namespace) in self.heads.keys() {
             let own = |timer: &&TimerRecord| (&timer.point.thread, &timer.point.namespace) == (thread, namespace);
@@ -338,14 +346,15 @@ impl Mirrored {
     /// transaction that began before has any left to show.
     fn compare_order(&self, log: &dyn Log) {
         let kept: Vec<_> = self.order.iter().filter(|at| !self.is_pruned(at)).collect();
-        for attempt in 1.. {
+        loop {
             let changes = log.changes_after(&LogPosition::START, None, 1_000).expect("the log is read").records;
             let shown: Vec<_> = changes.iter().map(|(_, record)| &record.point).collect();
             assert!(kept.starts_with(&shown), "followers see the order of the log");
             if shown.len() == kept.len() {
-                return;
+                return ATTEMPTS_LEFT.store(ATTEMPTS, Ordering::Relaxed);
             }
-            assert!(attempt < 12_000, "followers see the newest checkpoints");
+            let left = ATTEMPTS_LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+            left.expect("followers see the newest checkpoints");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -363,7 +372,7 @@ impl Mirrored {
         for (n, (at, record)) in all.into_iter().zip(records).enumerate() {
             let record = record.expect("it is stored");
             let stored = if self.is_pruned(at) { None } else { writes.next() };
-            self.compare_found(log, at, &record, stored, (n + self.comparisons).is_multiple_of(step));
+            self.compare_found(log, (at, &record), stored, (n + self.comparisons).is_multiple_of(step));
             assert!(std::mem::replace(&mut seq, record.seq) < record.seq, "the order of the log at {at:?}");
             let opened = &self.point(at).opened;
             assert_eq!(branches.entry(record.branch).or_insert(opened), &opened, "the branch of {at:?}");
@@ -377,7 +386,9 @@ impl Mirrored {
         let has_head =
             |thread: &&&ThreadId| matches!(self.heads.get(&((**thread).clone(), Namespace::root())), Some(Some(_)));
         assert!(listed.iter().map(|of| &of.id).eq(threads.iter().filter(has_head).copied()), "{listed:?}");
-        for ThreadRecord { id, head, created_at, .. } in &listed {
+        for (n, ThreadRecord { id, head, created_at, .. }) in (1..).zip(&listed) {
+            let page = log.threads(Some(id), 2).expect("threads are listed");
+            assert!(page.iter().eq(listed[n..].iter().take(2)), "the page after {id}");
             assert_eq!(Some(head.point.checkpoint), self.heads[&(id.clone(), Namespace::root())]);
             let first = self.order.iter().find(|at| at.thread == *id).map(|at| self.point(at));
             assert_eq!(first.map(|first| first.state.checkpoint.created_at), Some(*created_at));
@@ -408,12 +419,9 @@ impl Mirrored {
         let sizes = (newest_first.len() as u64, opened.len() as u64);
         assert_eq!((size.checkpoints, size.branches), sizes, "the size of {thread}");
         let of_fork = |at: &CheckpointRef| self.point(at).state.checkpoint.forked_from.clone();
-        let mut forks: Vec<&ThreadId> = Vec::new();
-        for at in self.order.iter().filter(|at| at.thread != *thread) {
-            if of_fork(at).is_some_and(|of| of.thread == *thread) && !forks.contains(&&at.thread) {
-                forks.push(&at.thread);
-            }
-        }
+        let is_fork = |at: &&CheckpointRef| at.thread != *thread && of_fork(at).is_some_and(|of| of.thread == *thread);
+        let mut seen = BTreeSet::new();
+        let forks = self.order.iter().filter(is_fork).map(|at| &at.thread).filter(|fork| seen.insert(*fork));
         let found = log.forks(thread).expect("forks are listed");
         assert!(found.iter().eq(forks), "the first fork of {thread} comes first");
         let first = own.iter().filter(|at| at.namespace.is_root()).min_by_key(|at| at.checkpoint);
@@ -423,23 +431,15 @@ impl Mirrored {
         assert_eq!(log.fields(thread).expect("fields are read"), fields.collect::<Vec<_>>(), "the fields of {thread}");
     }
 
-    /// Compares what a checkpoint shows: its record, its whole state, and its writes; or all.
-    fn compare_point(&self, log: &dyn Log, at: &CheckpointRef, is_deep: bool) {
+    /// Compares all that a new checkpoint shows.
+    fn compare_point(&self, log: &dyn Log, at: &CheckpointRef) {
         let found = log.checkpoint(at).expect("reads a checkpoint").expect("it is stored");
-        let stored = (!self.is_pruned(at)).then(|| log.writes(at).expect("reads writes"));
-        self.compare_found(log, at, &found, stored, is_deep);
+        self.compare_found(log, (at, &found), Some(log.writes(at).expect("reads writes")), true);
     }
 
     /// Compares the rest of a checkpoint of which the record and the writes were read; of one that is pruned there are
     /// none.
-    fn compare_found(
-        &self,
-        log: &dyn Log,
-        at: &CheckpointRef,
-        found: &CheckpointRecord,
-        stored: Option<Vec<WriteRecord>>,
-        is_deep: bool,
-    ) {
+    fn compare_found(&self, log: &dyn Log, (at, found): Found<'_>, stored: Option<Vec<WriteRecord>>, is_deep: bool) {
         let MirrorPoint { mut state, lists, writes, .. } = self.point(at).clone();
         (state.checkpoint.seq, state.checkpoint.branch) = (found.seq, found.branch);
         if self.is_pruned(at) {
@@ -500,10 +500,8 @@ impl Mirrored {
 
     /// Compares the lineage of a checkpoint, and the versions in it.
     fn compare_lineage(&self, log: &dyn Log, at: &CheckpointRef) {
-        let newest_first = std::iter::successors(Some(self.point(at)), |point| {
-            Some(self.point(&point.state.checkpoint.parent_ref()?))
-        });
-        let lineage: Vec<&MirrorPoint> = newest_first.collect();
+        let parent = |point: &&MirrorPoint| Some(self.point(&point.state.checkpoint.parent_ref()?));
+        let lineage: Vec<&MirrorPoint> = std::iter::successors(Some(self.point(at)), parent).collect();
         let ordinals: Vec<u64> = (0..=lineage.len() as u64).rev().collect();
         let found = log.ancestors(at, &ordinals).expect("reads a lineage");
         let found = found.iter().map(|record| record.as_ref().map(|record| &record.point));

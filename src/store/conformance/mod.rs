@@ -44,6 +44,9 @@ mod values;
 #[cfg(test)]
 mod tests;
 
+pub use self::calls::run_calls;
+pub use self::processes::{race, race_ended};
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -68,25 +71,24 @@ fn once(backend: &dyn Log, case: Case) {
     case(backend);
 }
 
-/// Every case with its name.
+/// The cases of [`run`], with their names.
 const CASES: &[(&str, Case)] = cases! {
     basics once: empty, submit, not_found;
     histories mirrored: random;
-    heads mirrored: ancestor, repeat;
+    heads mirrored: repeat;
     heads once: race, chain, together, none_of_all;
-    lists mirrored: operations, ranges;
+    lists mirrored: ranges;
     references once: refused_references;
     references mirrored: deltas;
     values mirrored: sizes, item_fields;
     values once: at_the_limit;
     listing mirrored: threads_and_check;
-    deletion mirrored: whole, forks, seqs;
+    deletion mirrored: whole, forks;
     deletion once: hidden, trash;
     following once: order, signals;
-    operations mirrored: batch_with_operation, refused_whole, expected_newest;
-    operations mirrored: listing, forks;
+    operations mirrored: batch_with_operation, refused_whole, listing;
     threads once: by_status, pages, counted, queue;
-    pruning mirrored: linear, pruned_state, held, shared, namespaces, searched;
+    pruning mirrored: linear, pruned_state, namespaces, searched;
     timers mirrored: of_moved_head;
     timers once: missed;
     leases once: random, with_checkpoints, repeated, race;
@@ -109,31 +111,6 @@ pub fn cases() -> &'static [(&'static str, Case)] {
 pub fn run(make: &dyn Fn() -> Arc<dyn Log>) {
     run_all(cases(), make);
     run_calls(make);
-}
-
-/// Bounds the calls that a store makes of an empty backend.
-///
-/// # Panics
-/// If a store makes other calls than the bounds allow.
-pub fn run_calls(make: &dyn Fn() -> Arc<dyn Log>) {
-    calls::bounds(make());
-}
-
-/// Runs the part of a process in a race of several for one thread: their numbers count from 0. It is for a backend
-/// that several processes can open. [`race_ended`] compares the outcome.
-///
-/// # Panics
-/// If a commit is refused with another error than a conflict.
-pub fn race(backend: &dyn Log, process: u64) {
-    processes::race(backend, process);
-}
-
-/// Verifies the outcome of a [`race`] of so many processes.
-///
-/// # Panics
-/// If a checkpoint is missing, stored twice, or out of order.
-pub fn race_ended(backend: &dyn Log, processes: u64) {
-    processes::ended(backend, processes);
 }
 
 /// Runs some cases, each on a backend of its own.

@@ -2,42 +2,6 @@
 
 use super::build::*;
 
-pub(super) fn moves(place: &CasePlace<'_>, before: Option<u64>, after: Option<u64>) -> OperationChange {
-    OperationChange::head(place.thread.clone(), place.namespace.clone(), before.map(id), after.map(id))
-}
-
-fn sets(
-    place: &CasePlace<'_>,
-    field: OperationField,
-    before: Option<OperationValue>,
-    after: Option<OperationValue>,
-) -> OperationChange {
-    OperationChange::new(place.thread.clone(), place.namespace.clone(), field, before, after)
-}
-
-pub(super) fn names(place: &CasePlace<'_>, name: &str, before: Option<u64>, after: Option<u64>) -> OperationChange {
-    let value = |n: Option<u64>| n.map(|n| OperationValue::Checkpoint(id(n)));
-    sets(place, OperationField::Branch(name.into()), value(before), value(after))
-}
-
-fn text(text: Option<&str>) -> Option<OperationValue> {
-    text.map(|text| OperationValue::Text(text.into()))
-}
-
-pub(super) fn fact(place: &CasePlace<'_>, name: &str, before: Option<&str>, after: Option<&str>) -> OperationChange {
-    sets(place, OperationField::Fact(name.into()), text(before), text(after))
-}
-
-pub(super) fn operation(n: u64, changes: Vec<OperationChange>) -> NewOperation {
-    let mut operation = NewOperation::new(OperationKind::Rewind, moment(n));
-    operation.changes = changes;
-    operation
-}
-
-pub(super) fn operate(backend: &dyn Log, n: u64, changes: Vec<OperationChange>) -> u64 {
-    backend.operate(&operation(n, changes)).unwrap_or_else(|error| panic!("a good operation was refused: {error}"))
-}
-
 fn listed(backend: &dyn Log, query: OperationQuery) -> Vec<u64> {
     backend.operations(&query).expect("operations are listed").iter().map(|record| record.id).collect()
 }
@@ -72,61 +36,28 @@ pub(super) fn batch_with_operation(backend: &dyn Log) {
     let taken = [(beside(5, "late", 4), "a field of a"), (beside(5, "later", 2), "a/ is at 4, not 2")];
     refuses(backend, taken.into_iter().chain([(empty, "batch.operation")]));
     assert_eq!((place.head(), place.found(5)), (Some(4), None), "nothing of them is stored");
-    commit(backend, &beside(5, "later", 4));
+    let later = beside(5, "later", 4);
+    commit(backend, &later);
     assert_eq!(place.head(), Some(4));
+    operate(backend, 11, vec![moves(&place, Some(4), Some(5)), names(&place, "later", Some(5), None)]);
+    commit(backend, &later);
+    assert_eq!(place.head(), Some(5), "an operation that was undone is not made again by a repeat of its batch");
 }
 
 pub(super) fn refused_whole(backend: &dyn Log) {
     let [a, b] = two(backend);
     let back = || moves(&a, Some(2), Some(1));
-    refuses_operations(
-        backend,
-        [
-            (operation(10, vec![back(), moves(&b, Some(1), Some(2))]), "b/ is at 2, not 1"),
-            (operation(10, vec![moves(&a, Some(2), Some(7))]), "not found"),
-            (operation(10, vec![moves(&root_of(backend, "absent"), None, Some(1))]), "no thread absent"),
-            (operation(10, vec![names(&a, "", None, Some(1))]), "branch.name"),
-            (operation(10, vec![names(&a, "x", Some(1), Some(2))]), "a field of a"),
-            (operation(10, vec![fact(&a, "title", Some("v"), None)]), "a field of a"),
-        ],
-    );
+    let refused = [
+        (operation(10, vec![back(), moves(&b, Some(1), Some(2))]), "b/ is at 2, not 1"),
+        (operation(10, vec![moves(&a, Some(2), Some(7))]), "not found"),
+        (operation(10, vec![moves(&root_of(backend, "absent"), None, Some(1))]), "no thread absent"),
+        (operation(10, vec![names(&a, "", None, Some(1))]), "branch.name"),
+        (operation(10, vec![names(&a, "x", Some(1), Some(2))]), "a field of a"),
+        (operation(10, vec![fact(&a, "title", Some("v"), None)]), "a field of a"),
+    ];
+    refuses_operations(backend, refused);
     assert_eq!(a.head(), Some(2), "all changes of an operation are made, or none");
     assert!(listed(backend, OperationQuery::default()).is_empty(), "nothing was stored");
-}
-
-pub(super) fn expected_newest(backend: &dyn Log) {
-    let [a, b] = two(backend);
-    let stating = |n: u64, place: &CasePlace<'_>, (number, newest): (Option<u64>, Option<u64>), changes| {
-        let mut operation = operation(n, changes);
-        operation.newest = Some(ExpectedNewest::new(place.thread.clone(), number, newest.map(id)));
-        operation
-    };
-    let (back, forth) = (|| vec![moves(&a, Some(2), Some(1))], || vec![moves(&a, Some(1), Some(2))]);
-    let late = |n, newest, changes| refuses_operations(backend, [(stating(n, &a, newest, changes), "a field of a")]);
-    [(None, Some(1)), (None, None), (Some(1), Some(2))].into_iter().for_each(|newest| late(10, newest, back()));
-    let first = stating(10, &a, (None, Some(2)), back());
-    let number = backend.operate(&first).expect("nothing came between");
-    assert_eq!(backend.operate(&first).expect("repeating is safe"), number);
-    // The head is where it was, but it was moved twice.
-    let second = operate(backend, 11, forth());
-    let third = operate(backend, 12, back());
-    [number, second].into_iter().for_each(|stated| late(13, (Some(stated), Some(2)), forth()));
-    // Operations and checkpoints of other threads and of subgraphs do not count.
-    operate(backend, 14, vec![moves(&b, Some(2), Some(1))]);
-    b.add(on(3, 1));
-    a.inside("sub").add(begin(9));
-    let stated = stating(15, &a, (Some(third), Some(2)), forth());
-    let fourth = backend.operate(&stated).expect("nothing of the thread came between");
-    a.add(on(4, 2));
-    let name = |place| names(place, "x", None, Some(1));
-    late(16, (Some(fourth), Some(2)), vec![name(&a)]);
-    refuses_operations(backend, [(stating(16, &b, (Some(fourth), Some(4)), vec![name(&a)]), "operation.newest")]);
-    let with_checkpoint = stating(16, &a, (Some(fourth), Some(4)), vec![moves(&a, Some(5), Some(4))]);
-    let batch = Batch { operation: Some(with_checkpoint), ..a.batch(Some(4), [on(5, 4)]) };
-    refuses(backend, [(batch, "operation.newest")]);
-    let both = stating(16, &a, (Some(fourth), Some(4)), vec![name(&b), name(&a)]);
-    backend.operate(&both).expect("nothing of the thread came between");
-    assert_eq!((a.head(), b.head()), (Some(4), Some(3)));
 }
 
 pub(super) fn listing(backend: &dyn Log) {
@@ -171,14 +102,4 @@ pub(super) fn listing(backend: &dyn Log) {
     assert!(listed(backend, OperationQuery::new(Some(a.thread.clone()), 0)).is_empty());
     a.add(on(2, 1));
     assert!(operate(backend, 13, vec![moves(&a, Some(2), Some(1))]) > third, "a number is used once");
-}
-
-pub(super) fn forks(backend: &dyn Log) {
-    let [a, b, c, nobody] = roots(backend, ["a", "b", "c", "nobody"]);
-    a.add(begin(1));
-    c.add(fork_of(2, a.point(1)));
-    b.add(fork_of(3, a.point(1)));
-    b.add(on(4, 3));
-    assert_eq!(backend.forks(&nobody.thread).expect("forks are listed"), []);
-    assert_eq!(backend.forked_from(&nobody.thread).expect("the origin is read"), None);
 }

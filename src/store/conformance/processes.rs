@@ -10,30 +10,44 @@ fn own_of(backend: &dyn Log, process: u64) -> CasePlace<'_> {
     root_of(backend, &format!("of process {process}"))
 }
 
-/// Adds checkpoints to the thread, each on the head that is there, until all are stored; and as many to its own one.
-pub(super) fn race(backend: &dyn Log, process: u64) {
+/// Runs the part of a process in a race of several for one thread: their numbers count from 0. It is for a backend
+/// that several processes can open. [`race_ended`] compares the outcome. Each checkpoint is added on the head that is
+/// there, until all are stored; and as many to a thread of the process alone.
+///
+/// # Panics
+/// If a commit is refused with another error than a conflict.
+pub fn race(backend: &dyn Log, process: u64) {
     let (place, own) = (root_of(backend, "raced"), own_of(backend, process));
     for added in 0..ADDED {
         own.add(next(added + 1).items("list", added + 1, vec![put(added, process.to_string())]));
+        // The head that the last conflict found: each one is newer, so the race ends.
+        let mut newest = None;
         loop {
             let head = backend.head(&place.thread, &place.namespace).expect("reads the head");
             let version = head.as_ref().map_or(1, |head| head.ordinal + 2);
             let mut draft = begin(version * 100 + process).value("x", version, format!("{process}.{added}"));
             let head = head.map(|head| head.point.checkpoint);
+            assert!(head >= newest, "a head that a conflict found is read");
             draft.0.parent = head.map(Parent::Local);
             let mut batch = place.batch(None, [draft]);
             batch.expect[0].head = head;
             match backend.commit(&batch) {
                 Ok(()) => break,
-                Err(StoreError::Conflict { expected, found, .. }) => assert!(expected == head && found != head),
+                Err(StoreError::Conflict { expected, found, .. }) => {
+                    assert!(expected == head && found > head);
+                    newest = found;
+                }
                 Err(other) => panic!("expected a conflict, got {other}"),
             }
         }
     }
 }
 
-/// Compares the thread with the checkpoints that so many processes added.
-pub(super) fn ended(backend: &dyn Log, processes: u64) {
+/// Verifies the outcome of a [`race`] of so many processes.
+///
+/// # Panics
+/// If a checkpoint is missing, stored twice, or out of order.
+pub fn race_ended(backend: &dyn Log, processes: u64) {
     let mut records = backend.checkpoints(&root_of(backend, "raced").query()).expect("lists checkpoints");
     records.reverse();
     assert!(records.iter().all(|record| record.branch == records[0].branch), "who lost opened no branch");

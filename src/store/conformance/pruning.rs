@@ -1,11 +1,9 @@
 //! Pruning: the state of every kept checkpoint stays as it was.
 
 use super::build::*;
-use super::operations::{moves, names, operate};
-use crate::base::limits::MAP_POSITION_MIN;
 
 /// Deletes threads, of which nothing may be left.
-fn leave_nothing(backend: &dyn Log, places: &[&CasePlace<'_>]) {
+pub(super) fn leave_nothing(backend: &dyn Log, places: &[&CasePlace<'_>]) {
     delete(backend, places);
     reclaim(backend);
     clean(backend);
@@ -18,26 +16,25 @@ pub(super) fn fill(place: &CasePlace<'_>, numbers: RangeInclusive<u64>) {
     for n in numbers {
         let at = n - first;
         let draft = if n == first { begin(n) } else { on(n, n - 1) };
-        let mut draft = draft.tasks(&["node"]).value("x", at + 1, format!("value number {at}, not inline at all"));
+        let draft = draft.tasks(&["node"]).metadata(format!(r#"{{"why":"of {at}"}}"#));
+        let mut draft = draft.value("x", at + 1, format!("value number {at}, not inline at all"));
         if at.is_multiple_of(10) {
             draft = draft.value("rare", at + 1, "rare ".repeat(400) + &at.to_string());
         }
+        let every = |step: u64| at > 3 && at.is_multiple_of(step);
         let mut items = vec![put_payload(at, message(&format!("id-{at}"), &format!("the text number {at}")))];
-        if at > 3 && at.is_multiple_of(3) {
-            items.push(put_payload(at - 3, message(&format!("id-{at}"), "an edited text")));
-        }
-        if at > 3 && at.is_multiple_of(5) {
-            items.push(remove(at - 2));
-        }
-        if at % 17 == 16 {
-            items.insert(0, delete_range(at - 9, at - 6));
-        }
+        items.extend(every(3).then(|| put_payload(at - 3, message(&format!("id-{at}"), "an edited text"))));
+        items.extend(every(5).then(|| remove(at - 2)));
+        items.extend((at % 17 == 16).then(|| delete_range(at - 9, at - 6)));
         let entry = put(MAP_POSITION_MIN + at % 7 * 1_000, format!("entry {at}"));
         draft = draft.items("list", at + 1, items).items("map", at + 1, vec![entry]);
         if n > first {
-            let of_task = vec![write(0, "x", format!("written at {at}")), write_items(1, "list", &["one", "two"])];
+            // Two rows of the checkpoint hold the first write: it goes with the second one.
+            let text = "written ".repeat(if at.is_multiple_of(3) { 600 } else { 1 }) + &at.to_string();
+            let of_task = vec![write(0, "x", text), write_items(1, "list", &["one", "two"])];
             draft = draft.consumed(writes(n - 1, 1, of_task)).value_of("taken", at + 1, task(1), 0);
-            draft = draft.items("parts", at + 1, vec![put_of(at, task(1), 1, 0)]).seen("node", &[("x", at)]);
+            let parts = vec![put_of(at, task(1), 1, 0), put_of(1_000 + at % 3, task(1), 0, 0)];
+            draft = draft.items("parts", at + 1, parts).seen("node", &[("x", at)]);
         }
         let short = match at % 23 {
             22 => vec![delete_range(0, u64::MAX), put(0, format!("only {at}"))],
@@ -57,18 +54,9 @@ pub(super) fn linear(backend: &dyn Log) {
     assert!(estimate.checkpoints == 40 && estimate.bytes > 0);
     // The head stays, and checkpoints are pruned once. Then those beside the ones that were pruned before, after them,
     // between, and at index snapshots.
-    for (first, last, count) in [
-        (140, 140, 0),
-        (1, 40, 40),
-        (1, 40, 0),
-        (41, 56, 16),
-        (80, 110, 31),
-        (57, 79, 23),
-        (120, 120, 1),
-        (100, 139, 28),
-    ] {
-        assert_eq!(place.prune(first, last).checkpoints, count, "{first} to {last}");
-    }
+    let spans = [(140, 140), (1, 40), (1, 40), (41, 56), (80, 110), (57, 79), (120, 120), (100, 139)];
+    let counts = spans.map(|(first, last)| place.prune(first, last).checkpoints);
+    assert_eq!(counts, [0, 40, 0, 16, 31, 23, 1, 28]);
     // The history goes on, and can be pruned again.
     (141..=150).for_each(|n| place.add(on(n, n - 1).items("list", n, vec![put(n, "later")])));
     assert_eq!(place.prune(140, 149).checkpoints, 10);
@@ -82,16 +70,15 @@ pub(super) fn pruned_state(backend: &dyn Log) {
     fill(&place, 1..=9);
     assert_eq!(place.prune(2, 5).checkpoints, 4);
     let at = place.point(4);
-    let visited = backend.items(&at, "list", ItemRange::All, &mut |_| Ok(()));
-    for refused in [
-        refusal(visited),
+    let refused = [
+        refusal(backend.items(&at, "list", ItemRange::All, &mut |_| Ok(()))),
         refusal(backend.find_item(&at, "list", "id-1", &mut |_| Ok(()))),
         refusal(backend.search_list(&at, "list", "text")),
         refusal(backend.list_reference(&at, "list")),
         refusal(backend.read_state(&at, &mut |_| Ok(true))),
-    ] {
-        assert_eq!(refused, "4 is pruned");
-    }
+        refusal(backend.operate(&operation(50, vec![names(&place, "b", None, Some(4))]))),
+    ];
+    assert_eq!(refused, ["4 is pruned"; 6]);
     let reference = on(20, 9).items("list", 99, vec![place.reference(4)]);
     let batches = [
         place.batch(Some(9), [on(20, 4)]),
@@ -100,49 +87,8 @@ pub(super) fn pruned_state(backend: &dyn Log) {
         root_of(backend, "fork").batch(None, [fork_of(20, at)]),
     ];
     refuses(backend, batches.map(|batch| (batch, "4 is pruned")));
-    let name = backend.operate(&super::operations::operation(50, vec![names(&place, "b", None, Some(4))]));
-    assert_eq!(refusal(name), "4 is pruned");
     let changes = backend.search_list(&place.point(9), "list", "number").expect("a list is searched");
     assert!(changes.iter().all(|change| [8, 7, 6, 5, 0].contains(&change.ordinal)), "{changes:?}");
-}
-
-pub(super) fn held(backend: &dyn Log) {
-    let [place, fork] = roots(backend, ["t", "fork"]);
-    let inside = place.inside("a:1");
-    fill(&place, 1..=40);
-    for n in 41..=45 {
-        place.add(on(n, if n == 41 { 10 } else { n - 1 }).items("list", 100 + n, vec![put(n, "on a branch")]));
-    }
-    for n in 100..=103 {
-        let draft = if n == 100 { fork_of(n, place.point(20)) } else { on(n, n - 1) };
-        let draft = draft.value("x", 100 + n, "of the fork").items("list", 100 + n, vec![put(n, "of the fork")]);
-        fork.add(draft);
-    }
-    inside.add(begin(200).items("list", 1, vec![place.reference(30), put(90, "beside")]));
-    operate(backend, 300, vec![names(&place, "named", None, Some(34))]);
-    assert_eq!(place.prune(1, 40).checkpoints, 35);
-    assert_eq!(place.stored(), [45, 44, 43, 42, 41, 40, 34, 30, 20, 10]);
-    assert_eq!([place.prune(41, 44), fork.prune(100, 102)].map(|of| of.checkpoints), [4, 3]);
-    // The checkpoints below a deleted fork can be pruned.
-    fork.delete();
-    reclaim(backend);
-    assert_eq!(place.prune(20, 20).checkpoints, 1);
-    leave_nothing(backend, &[&place]);
-}
-
-/// One write that two rows of a checkpoint hold goes with the second one.
-pub(super) fn shared(backend: &dyn Log) {
-    let place = root_of(backend, "t");
-    let large = "a large value ".repeat(300);
-    place.add(begin(1).tasks(&["node"]));
-    for n in 2..=8 {
-        let both = writes(n - 1, 1, vec![write(0, "x", format!("{large}{n}"))]);
-        let draft = on(n, n - 1).tasks(&["node"]).consumed(both).value_of("x", n, task(1), 0);
-        // The second row of a value lives as long as nothing replaces it.
-        let draft = draft.items("list", n, vec![put_of(n % 3, task(1), 0, 0)]);
-        place.add(if n == 3 { draft.value_of("once", n, task(1), 0) } else { draft });
-    }
-    (1..=7).for_each(|n| assert_eq!(place.prune(n, n).checkpoints, 1));
 }
 
 /// Namespaces of subgraphs are pruned as a whole, unless something outside rests on them.
@@ -159,9 +105,8 @@ pub(super) fn namespaces(backend: &dyn Log) {
     outer.add(on(102, 100).items("list", 2, vec![put(91, "on a branch")]));
     commit(backend, &outer.pending(102, writes(100, 1, vec![write(0, "x", "of a task")])));
     inner.add(begin(200).items("list", 1, list_of(&outer, 101, 95)));
-    for (place, n) in [(&referenced, 300), (&forked, 400), (&named, 500), (&other, 700), (&grown, 800)] {
-        place.add(value(n).items("list", 1, vec![put(1, format!("an item of {n}"))]));
-    }
+    let simple = [(&referenced, 300), (&forked, 400), (&named, 500), (&other, 700), (&grown, 800)].into_iter();
+    simple.for_each(|(place, n)| place.add(value(n).items("list", 1, vec![put(1, format!("an item of {n}"))])));
     stated.add(value(600).metadata(r#"{"usage": {"input_tokens": 3}}"#));
     root.add(on(21, 20).items("taken list", 1, list_of(&referenced, 300, 2)));
     fork.add(fork_of(401, forked.point(400)));
@@ -202,14 +147,11 @@ pub(super) fn namespaces(backend: &dyn Log) {
 pub(super) fn searched(backend: &dyn Log) {
     let place = root_of(backend, "t");
     fill(&place, 1..=30);
-    let find = || {
-        ["number", "edited"].map(|text| {
-            let page = backend.search(&SearchQuery::new(text).limit(100)).expect("texts are searched");
-            let mut found: Vec<(u64, u64)> = page.hits.iter().map(|hit| (hit.seq, hit.position)).collect();
-            found.sort_unstable();
-            found
-        })
+    let find_one = |text: &str| {
+        let page = backend.search(&SearchQuery::new(text).limit(100)).expect("texts are searched");
+        page.hits.iter().map(|hit| (hit.seq, hit.position)).collect::<BTreeSet<(u64, u64)>>()
     };
+    let find = || ["number", "edited"].map(find_one);
     let enable = || backend.enable_search(&SearchOptions::new()).expect("texts are indexed");
     assert_eq!(find()[0].len(), 30);
     enable();
@@ -218,7 +160,7 @@ pub(super) fn searched(backend: &dyn Log) {
     let texts: Vec<String> = texts.collect();
     let counts = ["number", "edited"].map(|text| texts.iter().filter(|shown| shown.contains(text)).count());
     let found = find();
-    assert_eq!(found.each_ref().map(Vec::len), counts);
+    assert_eq!(found.each_ref().map(BTreeSet::len), counts);
     clean(backend);
     // The pruning emptied the index, which follows the log anew; without it, and with a new one, the hits are the same.
     enable();

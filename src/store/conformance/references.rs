@@ -1,7 +1,6 @@
 //! Lists that begin as other ones, and writes that say what differs from one.
 
 use super::build::*;
-use crate::base::limits::LIST_REFERENCES_MAX;
 
 /// Returns a place whose checkpoints 1 and 2 hold lists, and one inside it.
 fn started(backend: &dyn Log) -> (CasePlace<'_>, CasePlace<'_>) {
@@ -15,14 +14,12 @@ fn started(backend: &dyn Log) -> (CasePlace<'_>, CasePlace<'_>) {
 pub(super) fn refused_references(backend: &dyn Log) {
     let (place, inside) = started(backend);
     let of = |changes| inside.batch(None, [begin(3).items("list", 1, changes)]);
-    refuses(
-        backend,
-        [
-            (of(vec![place.reference(9)]), "not found"),
-            (of(vec![inside.reference(2)]), "not found"),
-            (of(vec![inside.inside("nowhere").reference(1)]), "not found"),
-        ],
-    );
+    let refused = [
+        (of(vec![place.reference(9)]), "not found"),
+        (of(vec![inside.reference(2)]), "not found"),
+        (of(vec![inside.inside("nowhere").reference(1)]), "not found"),
+    ];
+    refuses(backend, refused);
     assert_eq!(inside.head(), None);
     let good = |n| of(vec![place.reference(n), put(9, "own")]);
     commit(backend, &good(2));

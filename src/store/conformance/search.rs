@@ -1,8 +1,6 @@
 //! Searches of the texts of items.
 
 use super::build::*;
-use crate::base::Map;
-use crate::base::limits::{MAP_POSITION_MIN, TEXT_POSITION_MIN};
 
 /// Runs a case on an empty backend, and on one with an index: each of its searches finds the same with the newest
 /// entries indexed and without.
@@ -87,25 +85,23 @@ pub(super) fn filters(backend: &dyn Log) {
     a.add(on(3, 2).items("two", 1, texts("ai", "Word for word")));
     b.add(begin(4).items("one", 1, texts("ai", "pass\u{2003}words")).value("x", 1, "word"));
     let all = ["b/ one 0 pass\u{2003}[word]s", "a/ two 0 [Word] for [word]", "a/ one 0 a [word]"];
-    finds(
-        backend,
-        [
-            (word(), &all[..]),
-            (word().thread("a"), &all[1..]),
-            (word().thread("none"), &[]),
-            (word().role("ai"), &all[..2]),
-            (word().role("AI"), &[]),
-            (word().channel("one"), &[all[0], all[2]]),
-            (word().node("ask"), &all[2..]),
-            // It was due and wrote nothing.
-            (word().node("tell"), &[]),
-            (word().since(moment(3)), &all[..2]),
-            (word().until(moment(3)), &all[2..]),
-            (word().since(moment(3)).until(moment(4)).role("ai").thread("a"), &all[1..2]),
-            (query(" word\tPASS\n"), &["b/ one 0 [pass]\u{2003}[word]s"]),
-            (query("word missing"), &[]),
-        ],
-    );
+    let searches = [
+        (word(), &all[..]),
+        (word().thread("a"), &all[1..]),
+        (word().thread("none"), &[]),
+        (word().role("ai"), &all[..2]),
+        (word().role("AI"), &[]),
+        (word().channel("one"), &[all[0], all[2]]),
+        (word().node("ask"), &all[2..]),
+        // It was due and wrote nothing.
+        (word().node("tell"), &[]),
+        (word().since(moment(3)), &all[..2]),
+        (word().until(moment(3)), &all[2..]),
+        (word().since(moment(3)).until(moment(4)).role("ai").thread("a"), &all[1..2]),
+        (query(" word\tPASS\n"), &["b/ one 0 [pass]\u{2003}[word]s"]),
+        (query("word missing"), &[]),
+    ];
+    finds(backend, searches);
 }
 
 pub(super) fn pages(backend: &dyn Log) {
@@ -205,15 +201,9 @@ pub(super) fn channels(backend: &dyn Log) {
         "files 0 word.txt - true 14",
     ];
     assert_eq!(page(backend, &word()).hits.iter().map(line).collect::<Vec<_>>(), expected);
-    finds(
-        backend,
-        [
-            (word().channel("short"), &["channels/ short 0 [Word]"][..]),
-            // It triggers nodes, and a value has no type.
-            (word().channel("__start__"), &[]),
-            (word().role("ai"), &[]),
-        ],
-    );
+    let short = (word().channel("short"), &["channels/ short 0 [Word]"][..]);
+    // Another one triggers nodes, and a value has no type.
+    finds(backend, [short, (word().channel("__start__"), &[]), (word().role("ai"), &[])]);
     // A value, and an entry, that are replaced.
     place.add(on(3, 2).payload("short", 2, plain("other")).items("files", 2, vec![entry(5, "word.txt", "new")]));
     let found = shown(backend, word().on_head());
@@ -224,23 +214,20 @@ pub(super) fn channels(backend: &dyn Log) {
 pub(super) fn parts(backend: &dyn Log) {
     let [place, fork] = roots(backend, ["parts", "fork"]);
     let part = |n: u64, text: &str| put_payload(TEXT_POSITION_MIN + n, plain(text));
-    for (n, text) in (0..).zip(["The Gast", "ho", "", "f zum ", "Bären in", "Bern Gasthof"]) {
-        place.add(next(n + 1).items("draft", n + 1, vec![part(n, text)]));
-    }
+    let texts = (0..).zip(["The Gast", "ho", "", "f zum ", "Bären in", "Bern Gasthof"]);
+    texts.for_each(|(n, text)| place.add(next(n + 1).items("draft", n + 1, vec![part(n, text)])));
     let whole = "parts/ draft 5 inBern [Gasthof]";
-    finds(
-        backend,
-        [
-            // A word across parts is found where it ends, and a whole word where it is.
-            (query("gasthof"), &[whole, "parts/ draft 3 [Gasthof] zum "][..]),
-            (query("gast"), &["parts/ draft 5 inBern [Gast]hof", "parts/ draft 0 The [Gast]"]),
-            (query("inbern"), &["parts/ draft 5 [inBern] Gasthof"]),
-            (query("zum gasthof"), &["parts/ draft 3 [Gasthof] [zum] "]),
-            // Another part holds a word.
-            (query("the gasthof"), &[]),
-            (query("hof"), &["parts/ draft 5 inBern Gast[hof]", "parts/ draft 3 Gast[hof] zum "]),
-        ],
-    );
+    let searches = [
+        // A word across parts is found where it ends, and a whole word where it is.
+        (query("gasthof"), &[whole, "parts/ draft 3 [Gasthof] zum "][..]),
+        (query("gast"), &["parts/ draft 5 inBern [Gast]hof", "parts/ draft 0 The [Gast]"]),
+        (query("inbern"), &["parts/ draft 5 [inBern] Gasthof"]),
+        (query("zum gasthof"), &["parts/ draft 3 [Gasthof] [zum] "]),
+        // Another part holds a word.
+        (query("the gasthof"), &[]),
+        (query("hof"), &["parts/ draft 5 inBern Gast[hof]", "parts/ draft 3 Gast[hof] zum "]),
+    ];
+    finds(backend, searches);
     // Several parts at once, after the text was replaced, and on another branch.
     let all = delete_range(TEXT_POSITION_MIN, TEXT_POSITION_MIN + 6);
     place.add(on(7, 6).items("draft", 7, vec![all, part(6, "ab"), part(7, "cd")]));

@@ -1,9 +1,6 @@
 //! The law of short cuts: a backend answers as the reads that its answer follows from.
 
 use super::build::*;
-use crate::store::backend::derived;
-use crate::store::log::{RecordQuery, StateQuery, UnprunablePlaces};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// The checkpoints of a namespace to which the law is held: the newest ones.
 const NEWEST: usize = 6;
@@ -13,18 +10,16 @@ const LONGEST: u64 = 130;
 
 /// Holds the law for the threads of a log, as a case leaves them.
 pub(super) fn law(backend: &dyn Log) {
-    for thread in backend.threads(None, 4).expect("threads are listed") {
-        if backend.thread_size(&thread.id).expect("a thread is counted").checkpoints > LONGEST {
-            continue;
-        }
+    let is_short = |id: &ThreadId| backend.thread_size(id).expect("a thread is counted").checkpoints <= LONGEST;
+    let threads = backend.threads(None, 4).expect("threads are listed").into_iter();
+    for thread in threads.filter(|thread| is_short(&thread.id)) {
         let at = CasePlace { backend, thread: thread.id, namespace: Namespace::root() };
         of_thread(&at);
         if backend.capabilities().prunes.is_some() {
             of_pruning(backend, &at.thread);
         }
-        for namespace in backend.namespaces(&at.thread).expect("namespaces are listed") {
-            of_namespace(&CasePlace { namespace, ..at.clone() });
-        }
+        let namespaces = backend.namespaces(&at.thread).expect("namespaces are listed").into_iter();
+        namespaces.for_each(|namespace| of_namespace(&CasePlace { namespace, ..at.clone() }));
     }
 }
 

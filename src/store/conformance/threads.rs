@@ -1,11 +1,6 @@
 //! Listings of threads by their facts and their status.
 
 use super::build::*;
-use super::operations::{fact, moves, operate};
-use crate::store::counts::ThreadCounts;
-use crate::store::mark::WriteMark;
-use crate::store::status::StatusKind;
-use crate::store::threads::{ThreadInfo, ThreadQuery};
 
 /// More checkpoints than a table of threads lags behind.
 const MANY: u64 = 300;
@@ -120,11 +115,9 @@ pub(super) fn by_status(backend: &dyn Log) {
 
 pub(super) fn pages(backend: &dyn Log) {
     let places: Vec<CasePlace<'_>> = (0..MANY).map(|n| root_of(backend, &format!("t{n:03}"))).collect();
-    for (n, place) in (0..).zip(&places) {
-        place.add(begin(1));
-        if n % 10 == 0 {
-            operate(backend, 10 + n, vec![fact(place, "project", None, Some("p"))]);
-        }
+    places.iter().for_each(|place| place.add(begin(1)));
+    for (n, place) in (0..).zip(&places).step_by(10) {
+        operate(backend, 10 + n, vec![fact(place, "project", None, Some("p"))]);
     }
     places[20].add(on(2, 1));
     let names = || (0..MANY).map(|n| format!("t{n:03}"));
@@ -211,16 +204,12 @@ pub(super) fn queue(backend: &dyn Log) {
         root_of(backend, name).add(begin(n).tasks(tasks).metadata(metadata));
     };
     let work = |priority: u8| format!(r#"{{"graph": "work", "priority": {priority}}}"#);
-    for (n, name, priority) in [(1, "a", 0), (2, "b", 9), (3, "c", 0), (4, "d", 9), (5, "e", 5)] {
-        enqueue(name, n, &work(priority), &["x"]);
-    }
+    let runs = (1..).zip([("a", 0), ("b", 9), ("c", 0), ("d", 9), ("e", 5)]);
+    runs.for_each(|(n, (name, priority))| enqueue(name, n, &work(priority), &["x"]));
     enqueue("plain", 6, r#"{"graph": "work"}"#, &["x"]);
     enqueue("done", 7, &work(9), &[]);
     enqueue("other", 8, r#"{"graph": "other"}"#, &["x"]);
-    let lists = |expected: [&str; 6]| {
-        assert_eq!(listed(backend, &query), expected);
-        assert_eq!(paged(backend, &query), expected);
-    };
+    let lists = |expected: [&str; 6]| assert_eq!([listed(backend, &query), paged(backend, &query)], [expected; 2]);
     for _ in 0..2 {
         lists(["b", "d", "e", "a", "c", "plain"]);
         // The table of threads follows, and agrees with the log.

@@ -1,9 +1,6 @@
 //! Tasks that sleep: listed by the timestamp at which they resume, until they have.
 
 use super::build::*;
-use super::operations::{moves, operate};
-use crate::store::check::Invariant;
-use crate::store::mark::WriteMark;
 
 /// Timers go with the superstep that passes their checkpoint, and stay while the head is elsewhere.
 pub(super) fn of_moved_head(backend: &dyn Log) {

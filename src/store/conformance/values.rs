@@ -1,9 +1,6 @@
 //! Values come back byte for byte, whatever their size and wherever they stand.
 
 use super::build::*;
-use crate::base::Codec;
-use crate::base::limits::{BATCH_CHECKPOINTS_MAX, ITEM_ID_BYTES_MAX, NAME_BYTES_MAX};
-use crate::limits::{BLOB_BYTES_MIN, INLINE_BYTES_MAX, METADATA_BYTES_MAX, STEP_MAX};
 
 /// Returns bytes that do not compress, and that differ from seed to seed.
 fn noise(seed: u64, len: usize) -> Vec<u8> {

@@ -2,8 +2,7 @@
 
 use super::{lineage, on_memory};
 use crate::store::conformance::build::*;
-use crate::store::conformance::{Case, claims};
-use crate::store::log::{Capabilities, Layer};
+use crate::store::conformance::{Case, claims, pruning};
 use crate::store::memory::MemoryBackend;
 
 /// A log without queues.
@@ -166,4 +165,30 @@ fn branches_are_listed_with_the_places_that_they_leave() {
         let leaves = branches(&place.inside("sub"));
         assert_eq!(leaves, [(50, Some((branch(40), 39)))], "a fork leaves a branch of another namespace");
     });
+}
+
+#[test]
+fn checkpoints_on_which_others_rest_are_not_pruned() {
+    let backend = &MemoryBackend::new();
+    let [place, fork] = roots(backend, ["t", "fork"]);
+    let inside = place.inside("a:1");
+    pruning::fill(&place, 1..=40);
+    for n in 41..=45 {
+        place.add(on(n, if n == 41 { 10 } else { n - 1 }).items("list", 100 + n, vec![put(n, "on a branch")]));
+    }
+    for n in 100..=103 {
+        let draft = if n == 100 { fork_of(n, place.point(20)) } else { on(n, n - 1) };
+        let draft = draft.value("x", 100 + n, "of the fork").items("list", 100 + n, vec![put(n, "of the fork")]);
+        fork.add(draft);
+    }
+    inside.add(begin(200).items("list", 1, vec![place.reference(30), put(90, "beside")]));
+    operate(backend, 300, vec![names(&place, "named", None, Some(34))]);
+    assert_eq!(place.prune(1, 40).checkpoints, 35);
+    assert_eq!(place.stored(), [45, 44, 43, 42, 41, 40, 34, 30, 20, 10]);
+    assert_eq!([place.prune(41, 44), fork.prune(100, 102)].map(|of| of.checkpoints), [4, 3]);
+    // The checkpoints below a deleted fork can be pruned.
+    fork.delete();
+    reclaim(backend);
+    assert_eq!(place.prune(20, 20).checkpoints, 1);
+    pruning::leave_nothing(backend, &[&place]);
 }

@@ -1,13 +1,7 @@
 //! Operations, references, groups, tables and searches that are refused before a backend looks at its log.
 
 use super::on_memory;
-use crate::base::Codec;
-use crate::base::limits::{KV_CHANGES_MAX, VALUE_BYTES_MAX};
-use crate::limits::{KV_KEY_BYTES_MAX, KV_LABELS_MAX};
 use crate::store::conformance::build::*;
-use crate::store::conformance::operations::{fact, moves, names, operation};
-use crate::store::lease::{LeaseGroup, LeaseOwner, NewLease};
-use crate::store::log::{CacheChange, KvChange, KvNamespace, KvVector};
 use crate::store::search::filter::Search;
 use crate::store::threads::ThreadCursor;
 use crate::store::{CacheKey, MemoryBackend};
