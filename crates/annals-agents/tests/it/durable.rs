@@ -113,7 +113,7 @@ fn progress_is_stored_where_it_does_not_follow_from_the_messages() {
     let mut resumed = 0;
     for (number, at) in thread.history().unwrap().map(Result::unwrap).enumerate() {
         if at.next().next().is_some_and(|node| node != "__start__") {
-            let fork = at.fork_to(&format!("fork-{number}")).unwrap();
+            let fork = at.fork_to(format!("fork-{number}")).unwrap();
             let again = agent().resume(&fork).invoke().unwrap();
             assert_eq!((again.output.as_str(), again.usage()), ("rain", result.usage()));
             assert_eq!(again.new_messages().len(), 4);
