@@ -68,7 +68,6 @@ impl TimePlot<'_> {
         line(html, "base", BASE);
         for value in ticks(highest, self.base) {
             line(html, "", y(value));
-            html.element("text", &[("x", "0"), ("y", &format!("{:.1}", y(value) - 4.0))], &(self.shown)(value));
         }
         let width = 100.0 / self.periods.len().max(1) as f64;
         for (at, (name, parts)) in self.periods.iter().enumerate() {
@@ -83,6 +82,10 @@ impl TimePlot<'_> {
                 self.stack(html, (at as f64 + 0.5) * width - bar / 2.0, bar, parts, highest);
             }
             html.close("g");
+        }
+        // The sizes stand above the bars.
+        for value in ticks(highest, self.base) {
+            html.element("text", &[("x", "0"), ("y", &format!("{:.1}", y(value) - 4.0))], &(self.shown)(value));
         }
         self.labels(html, width);
         html.close("svg").close("figure");

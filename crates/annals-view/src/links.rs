@@ -39,8 +39,8 @@ pub fn link_document(link: &ThreadLink) -> Json {
     json!({ "thread": link.thread, "kind": link.kind.as_str(), "call": link.call })
 }
 
-/// Returns the threads below the thread of a checkpoint, in the order in which they were linked, at most `threads_max`.
-/// The newest `items_max` items of its lists are searched for the tool calls. A thread that was deleted is left out.
+/// Returns the threads below the thread of a checkpoint, at most `threads_max`, in the order in which they began. The
+/// newest `items_max` items of its lists are searched for the tool calls. A thread that was deleted is left out.
 ///
 /// # Errors
 /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`]. A damaged message is no error: the tool calls
@@ -74,22 +74,23 @@ pub fn linked_threads(at: &Snapshot, threads_max: usize, items_max: usize) -> Re
             Err(StoreError::ThreadNotFound { .. } | StoreError::Id(_)) => continue,
             Err(error) => return Err(error),
         };
+        let begun = begin(&store.thread(&link.thread)?)?;
         let listed = ListedThread::read(store, info, false)?;
-        linked.push(LinkedThread { link, listed, started_by: None });
+        linked.push((begun, LinkedThread { link, listed, started_by: None }));
     }
-    let calls: HashSet<&str> = linked.iter().filter_map(|thread| thread.link.call.as_deref()).collect();
+    linked.sort_by_key(|(begun, _)| *begun);
+    let calls: HashSet<&str> = linked.iter().filter_map(|(_, thread)| thread.link.call.as_deref()).collect();
     let callers = if calls.is_empty() { HashMap::new() } else { callers(at, &calls, items_max)? };
-    for thread in &mut linked {
-        thread.started_by = match &thread.link.call {
-            Some(call) => callers.get(call).copied(),
-            None if thread.link.kind == ThreadLinkKind::Sub => {
-                let begun = begin(&store.thread(&thread.link.thread)?)?;
-                begun.map(|begun| first_since(at, begun)).transpose()?.flatten()
-            }
-            None => None,
+    let mut placed = Vec::with_capacity(linked.len());
+    for (begun, mut thread) in linked {
+        thread.started_by = match (&thread.link.call, begun) {
+            (Some(call), _) => callers.get(call).copied(),
+            (None, Some(begun)) if thread.link.kind == ThreadLinkKind::Sub => first_since(at, begun)?,
+            (None, _) => None,
         };
+        placed.push(thread);
     }
-    Ok(linked)
+    Ok(placed)
 }
 
 /// Returns the checkpoints whose messages hold tool calls, by the ids of the calls.

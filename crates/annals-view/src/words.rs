@@ -36,10 +36,15 @@ pub fn ago(now: Timestamp, then: Timestamp) -> String {
     }
 }
 
-/// Returns the age of a timestamp for a column: older than a day the weekday and the hour, older than a week the date.
+/// Returns the age of a timestamp for a column: older than a day the weekday and the hour, older than a week the date,
+/// of another year the month.
 pub fn age(now: Timestamp, then: Timestamp) -> String {
     const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    let date = || then.to_string().chars().take(10).collect();
+    let year = |of: Timestamp| of.to_string().chars().take(4).collect::<String>();
+    let date = || match date(then) {
+        day if year(then) == year(now) => day,
+        day => format!("{} {}", day.split_whitespace().next_back().unwrap_or_default(), year(then)),
+    };
     let seconds = now.as_micros().saturating_sub(then.as_micros()) / 1_000_000;
     match seconds {
         ..-60 => date(),
@@ -275,9 +280,10 @@ mod tests {
         let (hour, week) = (3_600_000_000, 604_800_000_000);
         let aged = |micros| age(Timestamp::from_micros(week), Timestamp::from_micros(micros));
         assert_eq!((aged(week - 2 * hour), aged(hour)), ("2 h".into(), "Thu 01:00".into()));
+        assert_eq!(age(Timestamp::from_micros(2 * week), Timestamp::from_micros(hour)), "1 Jan");
         assert_eq!(
             (aged(-hour), rounded(412_345), rounded(1_062_000)),
-            ("1969-12-31".into(), "412k".into(), "1.06M".into())
+            ("Dec 1969".into(), "412k".into(), "1.06M".into())
         );
         let (now, then) = (Timestamp::from_micros(5_000_000), Timestamp::from_micros(45_000_000));
         assert_eq!((until(now, then), until(then, now)), ("in 40.0 s".into(), "now".into()));

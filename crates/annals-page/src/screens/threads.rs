@@ -88,7 +88,8 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
     let mut infos = screen.store.threads_with(query(screen, &filter)?.limit(THREADS_MAX + 1))?;
     let more = infos.len() > THREADS_MAX;
     infos.truncate(THREADS_MAX);
-    let rows = infos
+    let last = infos.last().map(|info| info.cursor().to_string());
+    let mut rows = infos
         .into_iter()
         .map(|info| ThreadEntry::read(screen.store, info, screen.json))
         .collect::<Result<Vec<_>, _>>()?;
@@ -96,6 +97,8 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
         let threads: Vec<Json> = rows.iter().map(|row| row.document()).collect();
         return Ok(Shown::Json(json!({ "schema": 1, "threads": threads, "more": more })));
     }
+    // A listing is in the order of the log, and the histories of an import are older than the log.
+    rows.sort_by_key(|row| std::cmp::Reverse(row.info.updated_at()));
     let mut html = Html::new();
     html.classed("h1", "hide", "Threads").open("div", &[("class", "list")]);
     let is_part = more || screen.query.get("after").is_some();
@@ -110,8 +113,8 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
         html.open("p", &[("class", "dim next")]).text("Titles with these words. ");
         html.element("a", &[("class", "link"), ("href", &address)], "Search the messages").close("p");
     }
-    if let (true, Some(last)) = (more, rows.last()) {
-        let after = format!("after={}", encode(&last.info.cursor().to_string()));
+    if let (true, Some(last)) = (more, last) {
+        let after = format!("after={}", encode(&last));
         let kept = screen.query.pairs().filter(|pair| !pair.starts_with("after="));
         let query: Vec<String> = kept.chain([after]).collect();
         html.within("p", &[("class", "next")], |html| {
