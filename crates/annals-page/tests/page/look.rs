@@ -9,6 +9,7 @@ use std::time::Duration;
 use annals::state::DynState;
 use annals_graph::prelude::*;
 use annals_page::PageServer;
+use annals_runs::{ThreadLink, ThreadLinkKind};
 
 use super::forms::asking;
 use super::screens::calls;
@@ -19,12 +20,13 @@ use super::*;
 const WINDOWS: [(&str, u32, u32); 2] = [("wide", 1440, 900), ("phone", 390, 844)];
 
 /// The screens, each with the name of its picture.
-const LOOKS: [(&str, &str); 17] = [
+const LOOKS: [(&str, &str); 18] = [
     ("threads", "/"),
     ("filtered", "/?q=project:trip+status:interrupted"),
     ("empty", "/?q=project:nowhere"),
     ("thread", "/t/hotel"),
     ("talk", "/t/stall/talk"),
+    ("sub-agents", "/t/stall"),
     ("branches", "/t/trip"),
     ("state", "/t/hotel/state"),
     ("value", "/t/trip/state/plan"),
@@ -117,6 +119,7 @@ fn stall(store: &Store) {
             call("1", "search", json!({ "pattern": "wal_autocheckpoint in src/sqlite" })),
             call("2", "read", json!({ "path": "src/sqlite/writer.rs, lines 80 to 164" })),
             call("3", "bash", json!({ "command": "cargo test --test crash checkpoint" })),
+            call("4", "task", json!({ "prompt": "Find what else runs inside a commit." })),
         ] });
     thread
         .append(
@@ -126,9 +129,16 @@ fn stall(store: &Store) {
                 result("1", "success", "9 hits"),
                 result("2", "success", &"fn lead(&mut self) -> Result<()> {\n".repeat(85)),
                 result("3", "error", "running 2 tests\ntest killed_while_copying ... ok\ntest killed_before_sync ... FAILED\n\n4 of 200 commits are missing"),
+                result("4", "success", "Three places, none of which copies pages."),
             ],
         )
         .unwrap();
+    let helper = store.thread("agent-a0ad4f").unwrap();
+    helper
+        .append("messages", [Message::human("Find what else runs inside a commit."), Message::ai("Three places.")])
+        .unwrap();
+    let link = ThreadLink::new("stall", ThreadLinkKind::Sub).call("4");
+    store.link_threads(&[("agent-a0ad4f".to_owned(), link)]).unwrap();
     let found = "The stall is the automatic checkpoint of the write-ahead log. The leader of a group commit copies pages \
         *inside its own commit*, so that everybody who waits behind it waits for the copy too.\n\n\
         | what | p50 | p99 | longest |\n| --- | ---: | ---: | ---: |\n| commit alone | 1.8 ms | 4.1 ms | 9 ms |\n\
