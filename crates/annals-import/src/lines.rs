@@ -2,6 +2,7 @@
 //!
 //! Invariant: one line of bounded length is in memory, the file is not. *Absent:* the meaning of a line.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -62,28 +63,21 @@ enum LineBytes {
 
 /// Appends the bytes up to the next newline, and that newline. Of a longer line none are left in the buffer.
 fn read_line(input: &mut dyn BufRead, buffer: &mut Vec<u8>, limit: usize) -> io::Result<LineBytes> {
-    let mut is_too_long = false;
-    loop {
-        let bytes = match input.fill_buf() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            bytes => bytes?,
-        };
-        let end = bytes.iter().position(|byte| *byte == b'\n');
-        let part = &bytes[..end.map_or(bytes.len(), |end| end + 1)];
-        is_too_long |= buffer.len() + part.len() > limit;
-        if is_too_long {
-            *buffer = Vec::new();
-        } else {
-            buffer.extend_from_slice(part);
-        }
-        let has_ended = end.is_some() || part.is_empty();
-        let length = part.len();
-        input.consume(length);
-        if has_ended {
-            debug_assert!(buffer.len() <= limit, "the buffer is bounded");
-            return Ok(if is_too_long { LineBytes::TooLong } else { LineBytes::Whole });
-        }
+    Read::take(&mut *input, limit as u64 + 1).read_until(b'\n', buffer)?;
+    if buffer.len() <= limit {
+        return Ok(LineBytes::Whole);
     }
+    if !buffer.ends_with(b"\n") {
+        input.skip_until(b'\n')?;
+    }
+    *buffer = Vec::new();
+    Ok(LineBytes::TooLong)
+}
+
+/// Returns bytes as a text. Those that are not UTF-8 are replaced.
+fn text_of(bytes: &[u8]) -> Cow<'_, str> {
+    // The whole is verified faster than parts are looked for that are not.
+    str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
 impl JsonLines {
@@ -119,7 +113,7 @@ impl JsonLines {
                 1 => self.buffer.strip_prefix(mark).unwrap_or(&self.buffer),
                 _ => &self.buffer,
             };
-            let text = String::from_utf8_lossy(bytes);
+            let text = text_of(bytes);
             let text = text.strip_suffix('\n').unwrap_or(&text);
             let text = text.strip_suffix('\r').unwrap_or(text);
             if text.trim().is_empty() {
@@ -181,7 +175,7 @@ impl TextLines {
         match read_line(&mut *self.input, &mut buffer, RECORD_BYTES_MAX) {
             Ok(LineBytes::Whole) if buffer.is_empty() => None,
             Ok(LineBytes::Whole) => {
-                let text = String::from_utf8_lossy(&buffer);
+                let text = text_of(&buffer);
                 let text = if self.number == 1 { text.strip_prefix('\u{feff}').unwrap_or(&text) } else { &text };
                 let text = text.strip_suffix('\n').unwrap_or(text);
                 Some((self.number, Ok(text.strip_suffix('\r').unwrap_or(text).to_owned())))
