@@ -77,6 +77,8 @@ struct TranscriptFile {
     session: Option<String>,
     /// The session that the first record was copied from.
     forked_from: Option<String>,
+    /// The timestamp of the first record, as its text.
+    begun_at: Option<String>,
 }
 
 impl TranscriptFile {
@@ -111,7 +113,7 @@ impl HistorySource for ClaudeFiles {
         is_transcript
     }
 
-    /// Reads the transcripts: sessions with parents first, then those of helpers.
+    /// Reads the transcripts: a session before its forks and its helpers.
     fn read(self: Box<Self>, out: &mut ReadOutput<'_>) -> Result<(), ImportError> {
         // The tool call that started a helper, by the id of the helper.
         let mut calls: HashMap<String, String> = HashMap::new();
@@ -148,34 +150,47 @@ impl HistorySource for ClaudeFiles {
 impl ClaudeFiles {
     fn add(&mut self, file: SourceFile) {
         let mut lines = JsonLines::open(&file.path);
-        let (mut session, mut forked_from) = (None, None);
+        let (mut session, mut forked_from, mut begun_at) = (None, None, None);
         while let Some((_, line)) = lines.next_line() {
             let FileLine::Json(record) = line else { continue };
             if has(&record, "uuid") && has(&record, "sessionId") {
                 session = json::maybe_text(&record, "sessionId");
                 forked_from = json::maybe_text(&record["forkedFrom"], "sessionId");
+                begun_at = json::maybe_text(&record, "timestamp");
                 break;
             }
         }
-        self.files.push(TranscriptFile { file, session, forked_from });
+        self.files.push(TranscriptFile { file, session, forked_from, begun_at });
     }
 
-    /// Returns the numbers of the files: sessions before their forks, and helpers last.
+    /// Returns the numbers of the files: sessions in the order in which they began, but before their forks, each
+    /// followed by its helpers.
     fn order(&self) -> Vec<usize> {
-        let sessions = self.files.iter().enumerate().filter(|(_, of)| of.helper().is_none());
-        let by_id: HashMap<&str, usize> = sessions.map(|(number, of)| (of.file.stem(), number)).collect();
-        let (mut order, mut seen) = (Vec::new(), HashSet::new());
-        for (number, of) in self.files.iter().enumerate().filter(|(_, of)| of.helper().is_none()) {
-            let mut line = Vec::new();
-            let mut next = Some((number, of));
-            while let Some((number, of)) = next.filter(|(number, _)| seen.insert(*number)) {
-                line.push(number);
-                let parent = of.fork_parent().and_then(|parent| by_id.get(parent).copied());
-                next = parent.map(|number| (number, &self.files[number]));
-            }
-            order.extend(line.into_iter().rev());
+        let (helpers, mut sessions): (Vec<usize>, Vec<usize>) =
+            (0..self.files.len()).partition(|number| self.files[*number].helper().is_some());
+        sessions.sort_by_key(|number| &self.files[*number].begun_at);
+        let by_id: HashMap<&str, usize> =
+            sessions.iter().map(|number| (self.files[*number].file.stem(), *number)).collect();
+        let mut below: HashMap<Option<usize>, Vec<usize>> = HashMap::new();
+        for number in helpers {
+            let session = self.files[number].session.as_deref().and_then(|session| by_id.get(session).copied());
+            below.entry(session).or_default().push(number);
         }
-        order.extend(self.files.iter().enumerate().filter(|(_, of)| of.helper().is_some()).map(|(number, _)| number));
+        let (mut order, mut seen) = (Vec::new(), HashSet::new());
+        for number in sessions {
+            let mut line = Vec::new();
+            let mut next = Some(number);
+            while let Some(number) = next.filter(|number| seen.insert(*number)) {
+                line.push(number);
+                next = self.files[number].fork_parent().and_then(|parent| by_id.get(parent).copied());
+            }
+            for number in line.into_iter().rev() {
+                order.push(number);
+                order.extend(below.remove(&Some(number)).unwrap_or_default());
+            }
+        }
+        order.extend(below.remove(&None).unwrap_or_default());
+        debug_assert_eq!(order.len(), self.files.len(), "each file is read once");
         order
     }
 }
