@@ -3,8 +3,8 @@
 //!
 //! JSON of `tree`: `{"schema": 1, "threads": [{"thread", "depth", "forked_from", "parent", "head", "step", "status",
 //! "branches": [{"name", "checkpoint", "current", "abandoned", "step"}]}], "more"}`: a thread comes before its forks
-//! and before the threads of its sub-agents, which are one deeper; `parent` is the link of these. JSON of
-//! `copy`: `{"schema": 1, "thread", "checkpoint", "copied_from"}`.
+//! and before the threads of its helpers, which are one deeper; `parent` is the link of these. JSON of `copy`:
+//! `{"schema": 1, "thread", "checkpoint", "copied_from"}`.
 
 use std::collections::HashSet;
 

@@ -4,10 +4,10 @@
 //! JSON: `{"schema": 1, "thread", "head", "checkpoints": [{"checkpoint", "short", "parent", "forked_from", "branch",
 //! "ordinal", "step", "source", "created_at", "run", "metadata", "ran": [..], "next": [..], "changed": [{"channel",
 //! "added"?, "edited"?}], "status", "partial", "questions": [..], "started"?: [{"thread", "kind", "call"}]}], "more":
-//! bool, "parent_thread"?: {"thread", "kind", "call"}}`. `started` are the threads of sub-agents; `status` is null but at the ends of
-//! branches; `partial` is `{"channel", "words", "updated"}` of a message that is streamed there or was cut off, or
-//! null. `forked_from` is `{"thread", "checkpoint"}` or null; `questions` are the values of open interrupts at the ends
-//! of branches.
+//! bool, "parent_thread"?: {"thread", "kind", "call"}}`. `started` are the threads of helpers; `status` is null but at
+//! the ends of branches; `partial` is `{"channel", "words", "updated"}` of a message that is streamed there or was cut
+//! off, or null. `forked_from` is `{"thread", "checkpoint"}` or null; `questions` are the values of open interrupts at
+//! the ends of branches.
 
 use std::collections::{HashMap, HashSet};
 
@@ -106,7 +106,7 @@ pub(crate) fn run(args: &args::LogArgs, store: &Store, out: &mut Printer) -> Res
     Ok(u8::from(count == 0))
 }
 
-/// Returns the threads of the sub-agents of a thread, by the checkpoints of its head's lineage that started them.
+/// Returns the threads of the helpers of a thread, by the checkpoints of its head's lineage that started them.
 fn started(thread: &Thread) -> Result<HashMap<CheckpointId, Vec<LinkedThread>>, CommandFailure> {
     let mut started: HashMap<CheckpointId, Vec<LinkedThread>> = HashMap::new();
     if let Some(head) = thread.head()? {

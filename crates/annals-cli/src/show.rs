@@ -197,7 +197,7 @@ fn text(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), CommandFai
     Ok(())
 }
 
-/// Returns the link of the thread to its parent, and the threads of sub-agents that a checkpoint started.
+/// Returns the link of the thread to its parent, and the threads of helpers that a checkpoint started.
 fn links(at: &Snapshot) -> Result<(Option<ThreadLink>, Vec<LinkedThread>), CommandFailure> {
     let parent = at.store().thread(at.point().thread.as_str())?.parent_link()?;
     let mut started = linked_threads(at, usize::MAX, usize::MAX)?;

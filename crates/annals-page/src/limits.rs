@@ -142,7 +142,7 @@ pub(crate) const GRAPH_STEPS_MAX: usize = 200;
 pub(crate) const BARS_MAX: usize = 40;
 /// Nodes of the picture of a graph.
 pub(crate) const CHART_NODES_MAX: usize = 60;
-/// Threads of sub-agents and forks that the screen of a thread lists, those of one step, and the newest items of a list
+/// Threads of helpers and forks that the screen of a thread lists, those of one step, and the newest items of a list
 /// that are searched for their tool calls.
 pub(crate) const LINKED_MAX: usize = 50;
 pub(crate) const STARTED_MAX: usize = 8;

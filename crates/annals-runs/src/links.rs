@@ -1,4 +1,4 @@
-//! Links between threads: the thread of a sub-agent with the one whose agent started it, and a fork that repeats the
+//! Links between threads: the thread of a helper with the one whose agent started it, and a fork that repeats the
 //! messages of its parent.
 //!
 //! A link is two entries of the key-value memory, which are put in one commit: one by which the parent is found from
@@ -23,7 +23,7 @@ const PARENTS: &str = "parents";
 pub enum ThreadLinkKind {
     /// The thread is a fork that repeats the messages of its parent.
     Fork,
-    /// The thread is the work of a sub-agent, which the agent of the parent started.
+    /// The thread is the work of a helper, which the agent of the parent started.
     Sub,
 }
 

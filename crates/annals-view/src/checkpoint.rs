@@ -26,7 +26,7 @@ pub struct ListedCheckpoint {
     pub status: Option<ThreadStatus>,
     /// Half an answer that is streamed there or was cut off.
     pub partial: Option<PartialInfo>,
-    /// The threads that it started: those of sub-agents. They are not read with it.
+    /// The threads that it started: those of helpers. They are not read with it.
     pub started: Vec<LinkedThread>,
 }
 

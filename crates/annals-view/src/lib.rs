@@ -4,7 +4,7 @@
 //! | item | meaning |
 //! | --- | --- |
 //! | [`ListedThread`] | a thread of a listing: its facts, its first words, its status |
-//! | [`LinkedThread`], [`linked_threads`], [`link_document`] | a thread below another one: of a sub-agent, or a fork |
+//! | [`LinkedThread`], [`linked_threads`], [`link_document`] | a thread below another one: of a helper, or a fork |
 //! | [`ListedCheckpoint`] | a checkpoint of a history: its nodes, its changes, its status |
 //! | [`ChangedChannel`], [`changes`], [`changes_of_all`] | the channels that a checkpoint changed |
 //! | [`difference_document`], [`hit_document`] | a difference and a hit of a search as JSON |

@@ -1,8 +1,8 @@
-//! The threads below one: those of its sub-agents, and forks that repeat its messages, each at the checkpoint that
+//! The threads below one: those of its helpers, and forks that repeat its messages, each at the checkpoint that
 //! started it.
 //!
 //! Invariant: the checkpoint of a thread is on the lineage of the point that was asked for. It holds the tool call, or,
-//! of a sub-agent without one, is the first that is not older than the sub-agent. *Absent:* subgraphs, and forks of the
+//! of a helper without one, is the first that is not older than the helper. *Absent:* subgraphs, and forks of the
 //! log.
 
 use std::collections::{HashMap, HashSet};

@@ -3,8 +3,8 @@
 //! A session becomes the thread `<source>:<id>`. Its first checkpoint holds the facts of the session in the channel
 //! `import`; each turn is one checkpoint that appends to the channel `messages`, with the timestamp of its last
 //! message. Lines that the program has left are named branches of the thread. A fork begins at the checkpoint of its
-//! parent. Threads of sub-agents, and forks, are linked to their parents. Records that were not understood, and messages that the store refuses, are entries of the key-value memory
-//! under `import`.
+//! parent. Threads of helpers, and forks, are linked to their parents. Records that were not understood, and messages
+//! that the store refuses, are entries of the key-value memory under `import`.
 
 mod export;
 mod grown;

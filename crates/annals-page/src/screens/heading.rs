@@ -101,7 +101,7 @@ fn parents(html: &mut Html, thread: &Thread, at: &Snapshot) -> Result<(), Refusa
     }
     let Some(link) = thread.parent_link()? else { return Ok(()) };
     let kind = match link.kind {
-        ThreadLinkKind::Sub => "sub-agent of ",
+        ThreadLinkKind::Sub => "helper of ",
         // The log tells the point of a fork that continues it.
         _ if thread.forked_from()?.is_some() => return Ok(()),
         _ => "forked from ",

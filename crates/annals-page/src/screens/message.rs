@@ -41,7 +41,7 @@ pub(super) struct TalkRows<'t> {
     pub(super) halves: Vec<PartialMessage>,
     /// The messages that a compaction has folded.
     pub(super) folded: Option<FoldedMessages>,
-    /// The threads of sub-agents, by the tool calls that started them.
+    /// The threads of helpers, by the tool calls that started them.
     pub(super) started: HashMap<String, String>,
     /// False in a document that is read without the server.
     pub(super) has_links: bool,
@@ -342,7 +342,7 @@ impl TalkRows<'_> {
         html.element("b", &[("class", class), ("dir", "auto")], &shortened(tool, 60));
         html.element("code", &[("class", "cut"), ("dir", "auto")], &one_line(&args));
         if let Some(thread) = text_of(call, "id").and_then(|id| self.started.get(id)).filter(|_| self.has_links) {
-            html.element("a", &[("class", "label"), ("href", &address::thread(thread))], "sub-agent");
+            html.element("a", &[("class", "label"), ("href", &address::thread(thread))], "helper");
         }
         match value {
             Some(value) => outcome(html, &whole(value), is_failed),

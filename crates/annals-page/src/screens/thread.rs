@@ -183,9 +183,9 @@ fn subgraph_heads(thread: &Thread) -> Result<Vec<Snapshot>, Refusal> {
     Ok(heads)
 }
 
-/// Adds the threads of sub-agents and the forks that a thread is linked to.
+/// Adds the threads of helpers and the forks that a thread is linked to.
 fn linked_list(html: &mut Html, linked: &[LinkedThread]) {
-    for (kind, title) in [(ThreadLinkKind::Sub, "sub-agents"), (ThreadLinkKind::Fork, "forks")] {
+    for (kind, title) in [(ThreadLinkKind::Sub, "helpers"), (ThreadLinkKind::Fork, "forks")] {
         let mut of_kind = linked.iter().take(LINKED_MAX).filter(|linked| linked.link.kind == kind).peekable();
         if of_kind.peek().is_none() {
             continue;

@@ -272,11 +272,11 @@ impl<'t> Timeline<'t> {
         Ok(Some(folded + shown.len()))
     }
 
-    /// Adds a row for each sub-agent and each subgraph that a step started.
+    /// Adds a row for each helper and each subgraph that a step started.
     fn started(&self, html: &mut Html, row: &StepRow, at: usize) {
         let threads = row.started.iter().map(|started| {
             let words = started.listed.words().unwrap_or(&started.link.thread);
-            (address::thread(&started.link.thread), shortened(words, 100), "sub-agent")
+            (address::thread(&started.link.thread), shortened(words, 100), "helper")
         });
         let subgraphs = row
             .subgraphs

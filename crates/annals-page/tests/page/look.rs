@@ -26,7 +26,7 @@ const LOOKS: [(&str, &str); 18] = [
     ("empty", "/?q=project:nowhere"),
     ("thread", "/t/hotel"),
     ("talk", "/t/stall/talk"),
-    ("sub-agents", "/t/stall"),
+    ("helpers", "/t/stall"),
     ("branches", "/t/trip"),
     ("state", "/t/hotel/state"),
     ("value", "/t/trip/state/plan"),

@@ -296,7 +296,7 @@ fn subgraphs_are_listed_and_have_screens() {
 }
 
 #[test]
-fn sub_agents_stand_at_the_step_that_started_them() {
+fn helpers_stand_at_the_step_that_started_them() {
     let store = Store::memory();
     let research = store.thread("research").unwrap();
     research.append("messages", [Message::human("What does a room cost in Bern?")]).unwrap();
@@ -323,17 +323,14 @@ fn sub_agents_stand_at_the_step_that_started_them() {
     assert_eq!(started[0]["checkpoint"], calling.to_string());
     assert_eq!(started[0]["started"], json!([{ "thread": "prices", "kind": "sub", "call": "call-1" }]));
     let shown = html(&page, "/t/research");
-    assert!(
-        shown.contains("<span class=\"dim\">sub-agent</span> <a href=\"/t/prices\">Look for prices.</a>"),
-        "{shown}"
-    );
+    assert!(shown.contains("<span class=\"dim\">helper</span> <a href=\"/t/prices\">Look for prices.</a>"), "{shown}");
     let lists: Vec<&str> = shown.split("<h2>").skip(1).collect();
     let list = |title: &str| *lists.iter().find(|list| list.starts_with(title)).expect(title);
-    assert!(list("sub-agents").contains("/t/prices") && !list("sub-agents").contains("erased"), "{shown}");
+    assert!(list("helpers").contains("/t/prices") && !list("helpers").contains("erased"), "{shown}");
     assert!(list("forks").contains("<a href=\"/t/maps\">Look for maps.</a>"), "{shown}");
-    assert!(html(&page, "/t/research/talk").contains("<a class=\"label\" href=\"/t/prices\">sub-agent</a>"));
+    assert!(html(&page, "/t/research/talk").contains("<a class=\"label\" href=\"/t/prices\">helper</a>"));
     // They name their parent.
-    for (name, words) in [("prices", "sub-agent of"), ("maps", "forked from")] {
+    for (name, words) in [("prices", "helper of"), ("maps", "forked from")] {
         let below = html(&page, &format!("/t/{name}"));
         assert!(
             below.contains(&format!("{words} <a href=\"/t/research\">What does a room cost in Bern?</a>")),
