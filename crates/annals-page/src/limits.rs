@@ -18,8 +18,9 @@ pub(crate) const UNKNOWN_MAX: usize = 64;
 pub(crate) const HANDLERS_MAX: usize = 8;
 /// Time for a client to send a request, head and body together.
 pub(crate) const REQUEST_MAX: Duration = Duration::from_secs(10);
-/// Time for a client to take the next part of a response.
-pub(crate) const IDLE_MAX: Duration = Duration::from_secs(10);
+/// Time for a client to take the next part of a response: a browser that lays out a long text on a busy machine takes
+/// none for a while, and would show what it has as if it were all.
+pub(crate) const IDLE_MAX: Duration = Duration::from_secs(300);
 /// Time and bytes that the server waits for a client to close a connection after the response.
 pub(crate) const LINGER_MAX: Duration = Duration::from_secs(1);
 pub(crate) const LINGER_BYTES_MAX: usize = 2 << 20;

@@ -214,7 +214,8 @@ impl Browser {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        panic!("{name} did not happen at {}: {}", self.address(), self.text("body"));
+        let shown: String = self.text("body").chars().take(2_000).collect();
+        panic!("{name} did not happen at {}: {shown}", self.address());
     }
 }
 
