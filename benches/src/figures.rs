@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Bench, Result, agents, append, channels, command, disk, group, history, inside, inspect, leases, messages, pages,
-    peers, processes, runtime, scale, search, supersteps, turns, workflows, writes,
+    Bench, Result, agents, append, channels, command, disk, group, history, imports, inside, inspect, leases, messages,
+    pages, peers, processes, runtime, scale, search, supersteps, turns, workflows, writes,
 };
 
 /// A figure, in the order of the list.
@@ -40,7 +40,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 160] = [
+const FIGURES: [Figure; 163] = [
     figure("append_full_ratio", "append", FigureTarget::AtLeast(0.8)),
     figure("append_normal_ratio", "append", FigureTarget::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", FigureTarget::None),
@@ -137,6 +137,12 @@ const FIGURES: [Figure; 160] = [
         .about("`annals stats --by day` on the same file, which counts its newest 5,000 checkpoints"),
     figure("cli_import_s_100k", "command", FigureTarget::AtMost(60.0))
         .about("`annals import` of 100,000 conversations of four messages in one file, into a new store"),
+    figure("import_mb_per_s_codex", "imports", FigureTarget::AtLeast(60.0)).about(
+        "`annals import` of 500 sessions of a megabyte each into a new store, as a whole process; the next one is of another program",
+    ),
+    figure("import_mb_per_s_claude_code", "imports", FigureTarget::AtLeast(60.0)),
+    figure("import_first_page_s_1gb", "imports", FigureTarget::AtMost(30.0))
+        .about("the import of both, 1,000 sessions, and the start of the server until its first page has come"),
     figure("threads_page_us", "scale", FigureTarget::None),
     figure("threads_page_us_100k", "scale", FigureTarget::AtMostOf(|report| Some(3.0 * report.get("threads_page_us")?))).about(
         "a page of 50 threads of a file with 100,000 threads; the one before is of a file with 200",
@@ -453,6 +459,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<FigureReport> {
         ("inspect", inspect::measure),
         ("inspect_long", inspect::measure_long),
         ("command", command::measure),
+        ("imports", imports::measure),
         ("scale", scale::measure),
         ("search", search::measure),
         ("pages", pages::measure),

@@ -15,6 +15,7 @@ mod disk;
 mod figures;
 mod group;
 mod history;
+mod imports;
 mod inside;
 mod inspect;
 mod leases;
@@ -54,7 +55,7 @@ const USAGE: &str = "usage: annals-bench figures [--json] [--quick] [--dir FOLDE
   --quick    few and short runs: a smoke test, no measurement
   --dir      where the files go (default: a fresh folder under the system's temporary folder)
   --only     one group (append, group, processes, disk, turns, lease, workflows, agents, history, writes, inspect,
-             inspect_long, command, channels, inside, supersteps, runtime, messages, pages, rss, langgraph, and
+             inspect_long, command, imports, channels, inside, supersteps, runtime, messages, pages, rss, langgraph, and
              salamander, dbos and postgres if built with the feature of this name), or the group of a figure
   --python   the Python that has langgraph (default: python3)
 

@@ -14,7 +14,8 @@ use crate::scale::Growing;
 use crate::stats::{median, micros};
 use crate::{Bench, Result};
 
-const TOKEN: &str = "token";
+/// The token of the server.
+pub(crate) const TOKEN: &str = "token";
 
 /// The screens by their figures: the first byte, the whole page, the address.
 const SCREENS: [(&str, &str, &str); 8] = [
@@ -56,7 +57,7 @@ pub(crate) fn measure(bench: &Bench, report: &mut FigureReport) -> Result<()> {
 
 /// Sends a request on a connection of its own, as a browser does to this server. Returns the milliseconds to the first
 /// byte of the response and to its end.
-fn request(address: SocketAddr, target: &str) -> Result<(f64, f64)> {
+pub(crate) fn request(address: SocketAddr, target: &str) -> Result<(f64, f64)> {
     let start = Instant::now();
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
