@@ -957,9 +957,9 @@ pub use drive::TokioTimer;
 #[doc(hidden)]
 pub use drive::block_on;
 pub use drive::{
-    AsArgument, AsInput, AsUpdate, AsyncStateHistory, AsyncStream, Durability, HeadState, Input, IntoInput,
-    ListChanges, Outcome, QueueLimit, Run, RunEnd, RunEvent, RunEventKind, RunOn, RunOutput, RunState, Sleep,
-    StateHistory, StateSnapshot, StateUpdate, Stream, TaskState, TaskView, Timer, UpdateAs, Worker, WorkerReport,
+    AsyncStateHistory, AsyncStream, Durability, HeadState, Input, IntoInput, ListChanges, Outcome, QueueLimit, Run,
+    RunEnd, RunEvent, RunEventKind, RunOn, RunOutput, RunState, Sleep, StateHistory, StateSnapshot, StateUpdate,
+    Stream, TaskState, TaskView, Timer, UpdateAs, Worker, WorkerReport,
 };
 #[cfg(feature = "schedules")]
 pub use drive::{ClockChanges, MissedRuns, Schedule, Schedules};

@@ -14,9 +14,8 @@ mod worker;
 pub use io::TokioTimer;
 pub use io::{AsyncStream, RunOutput, Sleep, Stream, Timer, block_on};
 pub use run::{
-    AsArgument, AsInput, AsUpdate, AsyncStateHistory, Durability, HeadState, Input, IntoInput, ListChanges, Outcome,
-    Run, RunEnd, RunEvent, RunEventKind, RunOn, RunState, StateHistory, StateSnapshot, StateUpdate, TaskState,
-    TaskView, UpdateAs,
+    AsyncStateHistory, Durability, HeadState, Input, IntoInput, ListChanges, Outcome, Run, RunEnd, RunEvent,
+    RunEventKind, RunOn, RunState, StateHistory, StateSnapshot, StateUpdate, TaskState, TaskView, UpdateAs,
 };
 #[cfg(feature = "schedules")]
 pub use worker::{ClockChanges, MissedRuns, Schedule, Schedules};

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use crate::task::Context;
 
 use super::node::{IntoNode, IntoOutput, NodeBody, NodeInput, NodeOutput, NodeResult, Own, Takes, Work};
+use super::signature::{Signature, SignatureKind};
 
 /// The future of an asynchronous node.
 pub(crate) type NodeFuture = Pin<Box<dyn Future<Output = NodeResult<NodeOutput>> + Send>>;
@@ -56,21 +57,6 @@ where
     }
 }
 
-#[doc(hidden)]
-pub struct Borrows;
-#[doc(hidden)]
-pub struct BorrowsState;
-#[doc(hidden)]
-pub struct Owns;
-#[doc(hidden)]
-pub struct OwnsState;
-#[doc(hidden)]
-pub struct OwnInput;
-#[doc(hidden)]
-pub struct OwnInputAlone;
-#[doc(hidden)]
-pub struct OwnInputBorrows;
-
 /// An `async fn` that takes an input and borrows its context: a node with an input of its own, or a task.
 #[doc(hidden)]
 pub trait AsyncTaskWithoutCaptures<'a, I>: Send + Sync {
@@ -108,7 +94,7 @@ where
     NodeBody { takes: Takes::State, work: Work::Async(Arc::new(start)), child: None }
 }
 
-impl<S, F, T> IntoNode<S, (Borrows, T)> for F
+impl<S, F, T> IntoNode<S, (Signature<{ SignatureKind::BorrowsStateAndContext as u8 }>, T)> for F
 where
     S: Send + Sync + 'static,
     F: for<'a> AsyncNodeOfContextWithoutCaptures<'a, S, Returned = NodeResult<T>> + 'static,
@@ -123,7 +109,7 @@ where
     }
 }
 
-impl<S, F, T> IntoNode<S, (BorrowsState, T)> for F
+impl<S, F, T> IntoNode<S, (Signature<{ SignatureKind::BorrowsState as u8 }>, T)> for F
 where
     S: Send + Sync + 'static,
     F: for<'a> AsyncNodeWithoutCaptures<'a, S, Returned = NodeResult<T>> + 'static,
@@ -138,7 +124,7 @@ where
     }
 }
 
-impl<S, F, Fut, T> IntoNode<S, (Owns, T)> for F
+impl<S, F, Fut, T> IntoNode<S, (Signature<{ SignatureKind::OwnsStateAndContext as u8 }>, T)> for F
 where
     S: Send + Sync + 'static,
     F: Fn(Arc<S>, Context) -> Fut + Send + Sync + 'static,
@@ -153,7 +139,7 @@ where
     }
 }
 
-impl<S, F, Fut, T> IntoNode<S, (OwnsState, T)> for F
+impl<S, F, Fut, T> IntoNode<S, (Signature<{ SignatureKind::OwnsState as u8 }>, T)> for F
 where
     S: Send + Sync + 'static,
     F: Fn(Arc<S>) -> Fut + Send + Sync + 'static,
@@ -183,7 +169,7 @@ where
     NodeBody { takes: Takes::Value, work: Work::Async(Arc::new(start)), child: None }
 }
 
-impl<S, F, Fut, I, T> IntoNode<S, (OwnInput, I, T)> for Own<F>
+impl<S, F, Fut, I, T> IntoNode<S, (Signature<{ SignatureKind::OwnsInputAndContext as u8 }>, I, T)> for Own<F>
 where
     F: Fn(I, Context) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = NodeResult<T>> + Send + 'static,
@@ -198,7 +184,7 @@ where
     }
 }
 
-impl<S, F, Fut, I, T> IntoNode<S, (OwnInputAlone, I, T)> for Own<F>
+impl<S, F, Fut, I, T> IntoNode<S, (Signature<{ SignatureKind::OwnsInput as u8 }>, I, T)> for Own<F>
 where
     F: Fn(I) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = NodeResult<T>> + Send + 'static,
@@ -213,7 +199,7 @@ where
     }
 }
 
-impl<S, F, I, T> IntoNode<S, (OwnInputBorrows, I, T)> for Own<F>
+impl<S, F, I, T> IntoNode<S, (Signature<{ SignatureKind::BorrowsContext as u8 }>, I, T)> for Own<F>
 where
     F: for<'a> AsyncTaskWithoutCaptures<'a, I, Returned = NodeResult<T>> + 'static,
     I: DeserializeOwned + Send + 'static,

@@ -10,6 +10,7 @@ use crate::task::Context;
 use super::async_node::{AsyncNodeOfContextWithoutCaptures, AsyncNodeWithoutCaptures};
 use super::command::{SendTo, Target};
 use super::node::NodeResult;
+use super::signature::{Signature, SignatureKind};
 
 /// A conditional edge without its types.
 #[derive(Clone)]
@@ -158,10 +159,9 @@ pub struct PathBody {
 #[derive(Clone, Copy, Debug)]
 pub struct Named<N, F>(pub N, pub F);
 
-#[doc(hidden)]
-pub struct OfNamed;
-
-impl<S, N: Into<Arc<str>>, F: IntoPath<S, M>, M> IntoPath<S, (OfNamed, M)> for Named<N, F> {
+impl<S, N: Into<Arc<str>>, F: IntoPath<S, M>, M> IntoPath<S, (Signature<{ SignatureKind::PathNamed as u8 }>, M)>
+    for Named<N, F>
+{
     fn into_path(self) -> PathBody {
         PathBody { name: Some(self.0.into()), ..self.1.into_path() }
     }
@@ -191,12 +191,7 @@ where
     PathBody { run: Path::Async(Arc::new(start)), name: None }
 }
 
-#[doc(hidden)]
-pub struct OfState;
-#[doc(hidden)]
-pub struct OfStateAndContext;
-
-impl<S: 'static, F, T: IntoTargets> IntoPath<S, (OfState, T)> for F
+impl<S: 'static, F, T: IntoTargets> IntoPath<S, (Signature<{ SignatureKind::PathOfState as u8 }>, T)> for F
 where
     F: Fn(&S) -> T + Send + Sync + 'static,
 {
@@ -205,7 +200,7 @@ where
     }
 }
 
-impl<S: 'static, F, T: IntoTargets> IntoPath<S, (OfStateAndContext, T)> for F
+impl<S: 'static, F, T: IntoTargets> IntoPath<S, (Signature<{ SignatureKind::PathOfStateAndContext as u8 }>, T)> for F
 where
     F: Fn(&S, &Context) -> T + Send + Sync + 'static,
 {
@@ -214,16 +209,8 @@ where
     }
 }
 
-#[doc(hidden)]
-pub struct OfBorrowed;
-#[doc(hidden)]
-pub struct OfBorrowedAndContext;
-#[doc(hidden)]
-pub struct OfOwned;
-#[doc(hidden)]
-pub struct OfOwnedAndContext;
-
-impl<S: Send + Sync + 'static, F, T: IntoTargets> IntoPath<S, (OfBorrowed, T)> for F
+impl<S: Send + Sync + 'static, F, T: IntoTargets> IntoPath<S, (Signature<{ SignatureKind::PathBorrowsState as u8 }>, T)>
+    for F
 where
     F: for<'a> AsyncNodeWithoutCaptures<'a, S, Returned = T> + 'static,
 {
@@ -236,7 +223,8 @@ where
     }
 }
 
-impl<S: Send + Sync + 'static, F, T: IntoTargets> IntoPath<S, (OfBorrowedAndContext, T)> for F
+impl<S: Send + Sync + 'static, F, T: IntoTargets>
+    IntoPath<S, (Signature<{ SignatureKind::PathBorrowsStateAndContext as u8 }>, T)> for F
 where
     F: for<'a> AsyncNodeOfContextWithoutCaptures<'a, S, Returned = T> + 'static,
 {
@@ -249,7 +237,7 @@ where
     }
 }
 
-impl<S: Send + Sync + 'static, F, Fut> IntoPath<S, (OfOwned, Fut)> for F
+impl<S: Send + Sync + 'static, F, Fut> IntoPath<S, (Signature<{ SignatureKind::PathOwnsState as u8 }>, Fut)> for F
 where
     F: Fn(Arc<S>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output: IntoTargets> + Send + 'static,
@@ -259,7 +247,8 @@ where
     }
 }
 
-impl<S: Send + Sync + 'static, F, Fut> IntoPath<S, (OfOwnedAndContext, Fut)> for F
+impl<S: Send + Sync + 'static, F, Fut> IntoPath<S, (Signature<{ SignatureKind::PathOwnsStateAndContext as u8 }>, Fut)>
+    for F
 where
     F: Fn(Arc<S>, Context) -> Fut + Send + Sync + 'static,
     Fut: Future<Output: IntoTargets> + Send + 'static,

@@ -21,6 +21,7 @@ mod policy;
 mod problem;
 mod schemas;
 mod sequence;
+mod signature;
 mod validate;
 
 pub use branch::{IntoPath, IntoTargets, Named, PathLabel};
@@ -34,6 +35,8 @@ pub use options::{NodeDefaults, NodeOptions};
 pub use policy::{CachePolicy, RefreshOn, RetryPolicy, TimeoutPolicy};
 pub use problem::{GraphError, GraphProblem};
 pub use sequence::IntoSequence;
+#[doc(hidden)]
+pub use signature::Signature;
 
 pub(crate) use async_node::{AsyncTaskWithoutCaptures, NodeFuture};
 pub(crate) use branch::{Branch, Path, PathFuture};
@@ -42,6 +45,7 @@ pub(crate) use compiled::{BRANCH_CHANNEL, Breakpoints, Graph, JOIN_CHANNEL, Join
 pub(crate) use entrypoint::{INPUT, VALUE, input_writes};
 pub(crate) use fingerprint::GraphCode;
 pub(crate) use node::{GivenFields, NodeInput, RunNode, StartNode, Takes, Work};
+pub(crate) use signature::SignatureKind;
 
 /// The name of the entry: the source of the first edges.
 pub const START: &str = "__start__";

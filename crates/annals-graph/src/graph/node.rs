@@ -14,6 +14,7 @@ pub use crate::state::IntoOutput;
 use super::async_node::NodeFuture;
 use super::command::{Command, SendTo, Target};
 use super::compiled::Graph;
+use super::signature::{Signature, SignatureKind};
 
 /// The error of a node. `?` converts every error into it, and the run returns it as given.
 pub type BoxError = Box<dyn std::error::Error + std::marker::Send + Sync>;
@@ -245,15 +246,6 @@ pub trait IntoNode<S, M> {
 #[derive(Clone, Copy, Debug)]
 pub struct Own<F>(pub F);
 
-#[doc(hidden)]
-pub struct TakesState;
-#[doc(hidden)]
-pub struct TakesStateAndContext;
-#[doc(hidden)]
-pub struct TakesOwn;
-#[doc(hidden)]
-pub struct TakesOwnAndContext;
-
 pub(super) fn of_state<S: 'static>(
     run: impl Fn(&S, &Context) -> NodeResult<NodeOutput> + std::marker::Send + Sync + 'static,
 ) -> NodeBody {
@@ -277,7 +269,7 @@ fn of_value<I: DeserializeOwned>(
     NodeBody { takes: Takes::Value, work: Work::Blocking(Arc::new(run)), child: None }
 }
 
-impl<S, F, T> IntoNode<S, (TakesState, T)> for F
+impl<S, F, T> IntoNode<S, (Signature<{ SignatureKind::TakesState as u8 }>, T)> for F
 where
     S: 'static,
     F: Fn(&S) -> NodeResult<T> + std::marker::Send + Sync + 'static,
@@ -288,7 +280,7 @@ where
     }
 }
 
-impl<S, F, T> IntoNode<S, (TakesStateAndContext, T)> for F
+impl<S, F, T> IntoNode<S, (Signature<{ SignatureKind::TakesStateAndContext as u8 }>, T)> for F
 where
     S: 'static,
     F: Fn(&S, &Context) -> NodeResult<T> + std::marker::Send + Sync + 'static,
@@ -299,7 +291,7 @@ where
     }
 }
 
-impl<S, F, I, T> IntoNode<S, (TakesOwn, I, T)> for Own<F>
+impl<S, F, I, T> IntoNode<S, (Signature<{ SignatureKind::TakesOwn as u8 }>, I, T)> for Own<F>
 where
     F: Fn(I) -> NodeResult<T> + std::marker::Send + Sync + 'static,
     I: DeserializeOwned,
@@ -310,7 +302,7 @@ where
     }
 }
 
-impl<S, F, I, T> IntoNode<S, (TakesOwnAndContext, I, T)> for Own<F>
+impl<S, F, I, T> IntoNode<S, (Signature<{ SignatureKind::TakesOwnAndContext as u8 }>, I, T)> for Own<F>
 where
     F: Fn(I, &Context) -> NodeResult<T> + std::marker::Send + Sync + 'static,
     I: DeserializeOwned,

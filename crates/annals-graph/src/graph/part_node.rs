@@ -7,21 +7,9 @@ use crate::task::Context;
 
 use super::async_node::{AsyncNodeOfContextWithoutCaptures, AsyncNodeWithoutCaptures, of_state as of_async};
 use super::node::{IntoNode, IntoOutput, NodeBody, NodeOutput, NodeResult, of_state};
+use super::signature::{Signature, SignatureKind};
 
-#[doc(hidden)]
-pub struct TakesPart;
-#[doc(hidden)]
-pub struct TakesPartAndContext;
-#[doc(hidden)]
-pub struct BorrowsPart;
-#[doc(hidden)]
-pub struct BorrowsPartAndContext;
-#[doc(hidden)]
-pub struct OwnsPart;
-#[doc(hidden)]
-pub struct OwnsPartAndContext;
-
-impl<S, P, F, T> IntoNode<S, (TakesPart, P, T)> for F
+impl<S, P, F, T> IntoNode<S, (Signature<{ SignatureKind::TakesPart as u8 }>, P, T)> for F
 where
     S: 'static,
     P: Part<S>,
@@ -33,7 +21,7 @@ where
     }
 }
 
-impl<S, P, F, T> IntoNode<S, (TakesPartAndContext, P, T)> for F
+impl<S, P, F, T> IntoNode<S, (Signature<{ SignatureKind::TakesPartAndContext as u8 }>, P, T)> for F
 where
     S: 'static,
     P: Part<S>,
@@ -45,7 +33,7 @@ where
     }
 }
 
-impl<S, P, F, T> IntoNode<S, (BorrowsPart, P, T)> for F
+impl<S, P, F, T> IntoNode<S, (Signature<{ SignatureKind::BorrowsPart as u8 }>, P, T)> for F
 where
     S: Send + Sync + 'static,
     P: Part<S>,
@@ -61,7 +49,7 @@ where
     }
 }
 
-impl<S, P, F, T> IntoNode<S, (BorrowsPartAndContext, P, T)> for F
+impl<S, P, F, T> IntoNode<S, (Signature<{ SignatureKind::BorrowsPartAndContext as u8 }>, P, T)> for F
 where
     S: Send + Sync + 'static,
     P: Part<S>,
@@ -77,7 +65,7 @@ where
     }
 }
 
-impl<S, P, F, Fut, T> IntoNode<S, (OwnsPart, P, T)> for F
+impl<S, P, F, Fut, T> IntoNode<S, (Signature<{ SignatureKind::OwnsPart as u8 }>, P, T)> for F
 where
     S: Send + Sync + 'static,
     P: Part<S>,
@@ -93,7 +81,7 @@ where
     }
 }
 
-impl<S, P, F, Fut, T> IntoNode<S, (OwnsPartAndContext, P, T)> for F
+impl<S, P, F, Fut, T> IntoNode<S, (Signature<{ SignatureKind::OwnsPartAndContext as u8 }>, P, T)> for F
 where
     S: Send + Sync + 'static,
     P: Part<S>,

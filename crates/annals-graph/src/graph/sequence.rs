@@ -16,10 +16,7 @@ fn named<S, M>(name: impl Into<Arc<str>>, node: impl IntoNode<S, M>) -> (Arc<str
     (name.into(), node.into_node(), function)
 }
 
-#[doc(hidden)]
-pub struct Listed;
-
-impl<S, N: Into<Arc<str>>, F: IntoNode<S, M>, M> IntoSequence<S, (Listed, M)> for Vec<(N, F)> {
+impl<S, N: Into<Arc<str>>, F: IntoNode<S, M>, M> IntoSequence<S, M> for Vec<(N, F)> {
     fn into_sequence(self) -> Vec<(Arc<str>, NodeBody, &'static str)> {
         self.into_iter().map(|(name, node)| named(name, node)).collect()
     }

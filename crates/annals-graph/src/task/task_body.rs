@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::graph::{AsyncTaskWithoutCaptures, NodeResult};
+use crate::graph::{AsyncTaskWithoutCaptures, NodeResult, Signature, SignatureKind};
 
 use super::context::Context;
 
@@ -79,18 +79,7 @@ pub trait IntoTask<I, R, M> {
     fn into_task(self) -> TaskBody<I, R>;
 }
 
-#[doc(hidden)]
-pub struct TakesInput;
-#[doc(hidden)]
-pub struct TakesInputAndContext;
-#[doc(hidden)]
-pub struct AwaitsInput;
-#[doc(hidden)]
-pub struct AwaitsInputAndContext;
-#[doc(hidden)]
-pub struct AwaitsBorrowing;
-
-impl<F, I, R> IntoTask<I, R, TakesInput> for F
+impl<F, I, R> IntoTask<I, R, Signature<{ SignatureKind::TakesInput as u8 }>> for F
 where
     F: Fn(I) -> NodeResult<R> + Send + Sync + 'static,
 {
@@ -101,7 +90,7 @@ where
     }
 }
 
-impl<F, I, R> IntoTask<I, R, TakesInputAndContext> for F
+impl<F, I, R> IntoTask<I, R, Signature<{ SignatureKind::TakesInputAndContext as u8 }>> for F
 where
     F: Fn(I, &Context) -> NodeResult<R> + Send + Sync + 'static,
 {
@@ -112,7 +101,7 @@ where
     }
 }
 
-impl<F, Fut, I, R> IntoTask<I, R, (AwaitsInput, Fut)> for F
+impl<F, Fut, I, R> IntoTask<I, R, (Signature<{ SignatureKind::AwaitsInput as u8 }>, Fut)> for F
 where
     F: Fn(I) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = NodeResult<R>> + Send + 'static,
@@ -124,7 +113,7 @@ where
     }
 }
 
-impl<F, Fut, I, R> IntoTask<I, R, (AwaitsInputAndContext, Fut)> for F
+impl<F, Fut, I, R> IntoTask<I, R, (Signature<{ SignatureKind::AwaitsInputAndContext as u8 }>, Fut)> for F
 where
     F: Fn(I, Context) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = NodeResult<R>> + Send + 'static,
@@ -136,7 +125,7 @@ where
     }
 }
 
-impl<F, I, R> IntoTask<I, R, AwaitsBorrowing> for F
+impl<F, I, R> IntoTask<I, R, Signature<{ SignatureKind::AwaitsBorrowing as u8 }>> for F
 where
     F: for<'a> AsyncTaskWithoutCaptures<'a, I, Returned = NodeResult<R>> + 'static,
     I: Send + 'static,

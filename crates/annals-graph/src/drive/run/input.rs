@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::graph::{Command, Entry, input_writes};
+use crate::graph::{Command, Entry, Signature, SignatureKind, input_writes};
 use crate::state::{IntoUpdate, Writes};
 
 /// The input of a run.
@@ -28,42 +28,29 @@ pub trait IntoInput<S, M> {
     fn into_input(self) -> Input;
 }
 
-/// Marks the updates of a state among the implementations of [`IntoInput`].
-#[derive(Debug)]
-#[doc(hidden)]
-pub enum AsUpdate {}
-
-/// Marks the arguments of an entrypoint among the implementations of [`IntoInput`].
-#[derive(Debug)]
-#[doc(hidden)]
-pub enum AsArgument {}
-
-/// Marks [`Command`] and [`Input`] among the implementations of [`IntoInput`].
-#[derive(Debug)]
-#[doc(hidden)]
-pub enum AsInput {}
-
 /// A [`DynUpdate`](crate::state::DynUpdate) also for a state of another type: channels are found by name.
-impl<S, U: IntoUpdate<S>> IntoInput<S, AsUpdate> for U {
+impl<S, U: IntoUpdate<S>> IntoInput<S, Signature<{ SignatureKind::Update as u8 }>> for U {
     fn into_input(self) -> Input {
         Input::Update(self.into_writes())
     }
 }
 
 /// The argument of an entrypoint.
-impl<I: Serialize + Clone + Send + Sync + 'static, O> IntoInput<Entry<I, O>, AsArgument> for I {
+impl<I: Serialize + Clone + Send + Sync + 'static, O>
+    IntoInput<Entry<I, O>, Signature<{ SignatureKind::Argument as u8 }>> for I
+{
     fn into_input(self) -> Input {
         Input::Update(input_writes(self))
     }
 }
 
-impl<S> IntoInput<S, AsInput> for Command {
+impl<S> IntoInput<S, Signature<{ SignatureKind::Input as u8 }>> for Command {
     fn into_input(self) -> Input {
         Input::Command(self)
     }
 }
 
-impl<S> IntoInput<S, AsInput> for Input {
+impl<S> IntoInput<S, Signature<{ SignatureKind::Input as u8 }>> for Input {
     fn into_input(self) -> Input {
         self
     }

@@ -32,7 +32,7 @@ pub use async_state::AsyncStateHistory;
 pub use builder::{Durability, Run};
 pub use edit::{StateUpdate, UpdateAs};
 pub use events::{RunEnd, RunEvent, RunEventKind};
-pub use input::{AsArgument, AsInput, AsUpdate, Input, IntoInput};
+pub use input::{Input, IntoInput};
 pub use outcome::Outcome;
 pub use snapshot::{HeadState, StateHistory, StateSnapshot, TaskState, TaskView};
 pub use state::{ListChanges, RunState};

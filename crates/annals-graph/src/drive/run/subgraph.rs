@@ -10,7 +10,8 @@ use crate::drive::io::pool::unblock;
 use crate::error::Error;
 use crate::exec::{EventMask, Head, Machine, Request, RunError, RunStart, verify_due, verify_joins};
 use crate::graph::{
-    CompiledGraph, Graph, IntoNode, NodeBody, NodeFuture, NodeInput, NodeOutput, NodeResult, StartNode, Takes, Work,
+    CompiledGraph, Graph, IntoNode, NodeBody, NodeFuture, NodeInput, NodeOutput, NodeResult, Signature, SignatureKind,
+    StartNode, Takes, Work,
 };
 use crate::run::{GivenLists, ReadySubgraph, Subgraph, given_input, input_of, returned_output};
 use crate::state::StateRef;
@@ -140,11 +141,8 @@ pub(super) fn finish(graph: &Graph, context: &Context, machine: Machine) -> Resu
     Ok(ended.returned?)
 }
 
-#[doc(hidden)]
-pub struct TakesGraph;
-
 /// A compiled graph as a node: it is given the channels that both graphs have, and returns its output channels.
-impl<S, C: Clone + Send + Sync + 'static> IntoNode<S, TakesGraph> for CompiledGraph<C> {
+impl<S, C: Clone + Send + Sync + 'static> IntoNode<S, Signature<{ SignatureKind::Graph as u8 }>> for CompiledGraph<C> {
     fn into_node(self) -> NodeBody {
         let graph = self.graph;
         let child = Some(Arc::clone(&graph));
