@@ -5,7 +5,7 @@ use super::build::*;
 const STEPS: u64 = 80;
 const CHANNELS: [&str; 3] = ["list", "other", "value"];
 
-type Places<'b> = [CasePlace<'b>; 4];
+type CasePlaces<'b> = [CasePlace<'b>; 4];
 
 /// Histories in two threads and two namespaces: branches, forks, lists that begin as others, writes and what is taken
 /// over of them, moves of heads, names, facts, timers, repeats and conflicts.
@@ -142,7 +142,7 @@ fn set_timers(dice: &mut Dice, place: &CasePlace<'_>, head: u64) {
 /// begin anew.
 fn checkpoint(
     dice: &mut Dice,
-    places: &Places<'_>,
+    places: &CasePlaces<'_>,
     place: &CasePlace<'_>,
     n: u64,
     head: Option<u64>,

@@ -12,7 +12,7 @@ type MirrorPlace = (ThreadId, Namespace);
 type MirrorItems = BTreeMap<u64, (u64, Option<u32>, Payload)>;
 
 /// A checkpoint, and the record that was found of it.
-type Found<'f> = (&'f CheckpointRef, &'f CheckpointRecord);
+type FoundRecord<'f> = (&'f CheckpointRef, &'f CheckpointRecord);
 
 /// The parent of a new checkpoint, and its own ordinal.
 type Above<'p> = (Option<&'p MirrorPoint>, u64);
@@ -439,7 +439,13 @@ impl Mirrored {
 
     /// Compares the rest of a checkpoint of which the record and the writes were read; of one that is pruned there are
     /// none.
-    fn compare_found(&self, log: &dyn Log, (at, found): Found<'_>, stored: Option<Vec<WriteRecord>>, is_deep: bool) {
+    fn compare_found(
+        &self,
+        log: &dyn Log,
+        (at, found): FoundRecord<'_>,
+        stored: Option<Vec<WriteRecord>>,
+        is_deep: bool,
+    ) {
         let MirrorPoint { mut state, lists, writes, .. } = self.point(at).clone();
         (state.checkpoint.seq, state.checkpoint.branch) = (found.seq, found.branch);
         if self.is_pruned(at) {
