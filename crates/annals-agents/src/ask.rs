@@ -107,7 +107,7 @@ struct StoredChange {
 }
 
 impl StoredChange {
-    /// Returns the command of a step that leaves a history, of which the messages from `first_added` on are new, and the
+    /// Returns the command of a step that leaves a history, whose messages from `first_added` on are new, and the
     /// number of messages of the thread after it.
     fn write(
         self,

@@ -377,7 +377,7 @@
 //!
 //! ## An agent as a tool
 //!
-//! The run of the inner agent is a part of the outer one ([`AgentRun::inside`]): its steps are in the namespace of the
+//! The run of the inner agent is a part of the outer one ([`AgentRun::in_task`]): its steps are in the namespace of the
 //! tool's task, `annals log THREAD --all` shows them, a run that is resumed goes on within it, and its approvals are
 //! those of the outer run.
 //!
@@ -401,7 +401,7 @@
 //! let book = AgentTool::new("book", |stay: Nights| Ok(stay.nights)).requires_approval();
 //! let clerk = Agent::new(model).name("clerk").tool(book);
 //! let send = AgentTool::new("send_clerk", move |sent: Errand, context: &ToolContext| {
-//!     Ok(clerk.run(sent.errand).inside(context).invoke()?.output)
+//!     Ok(clerk.run(sent.errand).in_task(context).invoke()?.output)
 //! });
 //! let call = ScriptedResponse::call("send_clerk", json!({"errand": "Book a hotel in Bern."}));
 //! let agent = Agent::new(TestModel::script([call, "It is booked.".into()])).tool(send);
@@ -420,11 +420,11 @@
 //!
 //! ## Trace a run
 //!
-//! With the feature `tracing` a run is a span `invoke_agent`, each request to a model in it a span `chat`, and each call
-//! of a tool a span `execute_tool`, with the attributes of OpenTelemetry's conventions for generative AI.
+//! With the feature `tracing` a run is a span `invoke_agent`, each request to a model in it a span `chat`, and each
+//! call of a tool a span `execute_tool`, with the attributes of OpenTelemetry's conventions for generative AI.
 //! [`Agent::trace_values`] adds messages, arguments and results. A subscriber exports them: the example `spans` in the
-//! folder `clients` of the repository writes the JSON lines of a collector with `opentelemetry-otlp`. The spans of a run
-//! that went on in another process are those of what ran there.
+//! folder `clients` of the repository writes the JSON lines of a collector with `opentelemetry-otlp`. The spans of a
+//! run that went on in another process are those of what ran there.
 //!
 //! # Features
 //!

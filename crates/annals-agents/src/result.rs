@@ -134,7 +134,7 @@ impl<O> AgentResult<O> {
     }
 
     /// Returns the thread of the run; of memory, if the run was given none. `None` for a run
-    /// [inside](crate::AgentRun::inside) a task, whose thread is that of the outer run.
+    /// [in a task](crate::AgentRun::in_task), whose thread is that of the outer run.
     pub fn thread(&self) -> Option<&Thread> {
         self.thread.as_ref()
     }

@@ -25,7 +25,7 @@ use crate::history::{KnownHistory, SharedHistory, rewritten, stored};
 use crate::model::{Model, ModelSettings};
 use crate::result::{AgentOutcome, AgentResult, WaitingRun};
 use crate::shared::RunShared;
-use crate::span::RunSpan;
+use crate::span::AgentRunSpan;
 use crate::state::{AgentProgress, AgentState};
 use crate::steps::AgentSteps;
 use crate::streamed::{AsyncStreamedRun, StreamedRun};
@@ -41,7 +41,7 @@ pub struct AgentRun<'a, O = String> {
     resumes: Option<Resumption>,
     thread: Option<Thread>,
     /// The task whose run this one is a part of.
-    inside: Option<Context>,
+    task: Option<Context>,
     history: Vec<ModelMessage>,
     shared: RunShared,
     persist_every: Option<Duration>,
@@ -63,15 +63,15 @@ pub(crate) struct ReadyRun<'a> {
     pub(crate) run: Run<'a, AgentState>,
     pub(crate) input: Input,
     pub(crate) known: Arc<KnownHistory>,
-    pub(crate) span: RunSpan,
+    pub(crate) span: AgentRunSpan,
 }
 
 impl<'a, O> AgentRun<'a, O> {
     pub(crate) fn new(agent: &'a Agent<O>, prompt: Option<UserContent>) -> Self {
         let shared = RunShared::new(Arc::clone(&agent.core().clock));
         let args = BeginArgs { prompt, ..BeginArgs::default() };
-        let (resumes, thread, inside, history, persist_every) = (None, None, None, Vec::new(), None);
-        Self { agent, args, resumes, thread, inside, history, shared, persist_every }
+        let (resumes, thread, task, history, persist_every) = (None, None, None, Vec::new(), None);
+        Self { agent, args, resumes, thread, task, history, shared, persist_every }
     }
 
     pub(crate) fn resuming(agent: &'a Agent<O>, thread: &Thread, resumption: Resumption) -> Self {
@@ -143,7 +143,7 @@ impl<'a, O> AgentRun<'a, O> {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let historian = Agent::new(TestModel::script(["Founded in 1191."])).name("historian");
     /// let ask = AgentTool::new("ask_historian", move |asked: Question, context: &ToolContext| {
-    ///     Ok(historian.run(asked.question).inside(context).invoke()?.output)
+    ///     Ok(historian.run(asked.question).in_task(context).invoke()?.output)
     /// });
     /// let model = TestModel::script([
     ///     ScriptedResponse::call("ask_historian", json!({"question": "How old is Bern?"})),
@@ -155,8 +155,8 @@ impl<'a, O> AgentRun<'a, O> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn inside(mut self, context: &Context) -> Self {
-        self.inside = Some(context.clone());
+    pub fn in_task(mut self, context: &Context) -> Self {
+        self.task = Some(context.clone());
         self
     }
 
@@ -237,18 +237,18 @@ impl<'a, O> AgentRun<'a, O> {
     }
 
     /// Begins the span of the run.
-    fn begin_span(&mut self) -> RunSpan {
+    fn begin_span(&mut self) -> AgentRunSpan {
         let core = self.agent.core();
         let model = self.shared.model.as_deref().unwrap_or(&*core.model);
         let thread = self.thread.as_ref().map(Thread::id);
-        let thread = thread.or_else(|| self.inside.as_ref().and_then(Context::thread));
-        self.shared.span = RunSpan::begin(core, model, thread.map(|id| id.as_str()));
+        let thread = thread.or_else(|| self.task.as_ref().and_then(Context::thread));
+        self.shared.span = AgentRunSpan::begin(core, model, thread.map(|id| id.as_str()));
         self.shared.span.clone()
     }
 
     /// Refuses a run inside a task, whose events its outer run shows.
     fn verify_outermost(&self) -> Result<(), AgentError> {
-        match self.inside {
+        match self.task {
             Some(_) => Err(AgentError::input("a run inside a task is invoked, not streamed")),
             None => Ok(()),
         }
@@ -369,7 +369,7 @@ impl<'a, O: DeserializeOwned> AgentRun<'a, O> {
 
     fn run(self) -> Result<AgentOutcome<O>, AgentError> {
         let agent = self.agent;
-        if let Some(context) = self.inside.clone() {
+        if let Some(context) = self.task.clone() {
             let known = Arc::clone(&self.shared.known);
             let (run, input) = self.prepare_inside(&context)?;
             return conclude(agent.core(), None, &known, run.invoke(input));
@@ -400,7 +400,7 @@ impl<'a, O: DeserializeOwned> AgentRun<'a, O> {
 
     async fn arun(self) -> Result<AgentOutcome<O>, AgentError> {
         let agent = self.agent;
-        if let Some(context) = self.inside.clone() {
+        if let Some(context) = self.task.clone() {
             let known = Arc::clone(&self.shared.known);
             let (run, input) = self.prepare_inside(&context)?;
             return conclude(agent.core(), None, &known, run.ainvoke(input).await);

@@ -15,7 +15,7 @@ use crate::event::AgentEvent;
 use crate::gate::EventGate;
 use crate::history::KnownHistory;
 use crate::model::{Model, ModelSettings};
-use crate::span::RunSpan;
+use crate::span::AgentRunSpan;
 
 /// The value in the stream of a run that stands for a batch of events in its gate.
 pub(crate) const BATCH: &str = "annals-agents: a batch of events";
@@ -36,14 +36,14 @@ pub(crate) struct RunShared {
     pub(crate) gate: Option<Arc<EventGate>>,
     pub(crate) persists: bool,
     pub(crate) known: Arc<KnownHistory>,
-    pub(crate) span: RunSpan,
+    pub(crate) span: AgentRunSpan,
 }
 
 impl RunShared {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         let (deps, model, instructions, limits, listener, gate) = (None, None, None, None, None, None);
         let settings = ModelSettings::default();
-        let (persists, known, span) = (false, Arc::default(), RunSpan::default());
+        let (persists, known, span) = (false, Arc::default(), AgentRunSpan::default());
         Self { clock, deps, model, settings, instructions, limits, listener, gate, persists, known, span }
     }
 

@@ -2,13 +2,13 @@
 //! `invoke_agent` for a run, and in it `chat` for each request to a model and `execute_tool` for each call of a tool.
 //!
 //! Invariant: no text of a message, no argument and no result is recorded, unless the agent says so
-//! ([`Agent::trace_values`](crate::Agent::trace_values)). *Absent:* the spans of graphs, which the executor makes; steps
-//! that are stored and do not run again have none.
+//! ([`Agent::trace_values`](crate::Agent::trace_values)). *Absent:* the spans of graphs, which the executor makes;
+//! spans of steps that are stored and do not run again.
 
 #[cfg(not(feature = "tracing"))]
-pub(crate) use off::{RunSpan, ToolSpan};
+pub(crate) use off::{NoSpan as AgentRunSpan, NoSpan as ToolSpan};
 #[cfg(feature = "tracing")]
-pub(crate) use on::{RunSpan, ToolSpan};
+pub(crate) use on::{AgentRunSpan, ToolSpan};
 
 #[cfg(feature = "tracing")]
 mod on {
@@ -39,19 +39,19 @@ mod on {
 
     /// The span of a run.
     #[derive(Clone)]
-    pub(crate) struct RunSpan {
+    pub(crate) struct AgentRunSpan {
         span: Span,
         /// True if spans carry values.
         values: bool,
     }
 
-    impl Default for RunSpan {
+    impl Default for AgentRunSpan {
         fn default() -> Self {
             Self { span: Span::none(), values: false }
         }
     }
 
-    impl RunSpan {
+    impl AgentRunSpan {
         /// Begins the span of a run in a thread.
         pub(crate) fn begin(core: &AgentCore, model: &dyn Model, thread: Option<&str>) -> Self {
             let name = core.name.as_str();
@@ -314,19 +314,16 @@ mod off {
     use std::future::Future;
 
     use annals_base::Value;
-    use annals_graph::graph::NodeResult;
-    use annals_pydantic_ai::ModelResponse;
 
     use crate::agent::AgentCore;
     use crate::error::AgentError;
     use crate::model::{Model, ModelCall};
-    use crate::result::AgentOutcome;
-    use crate::tool_output::ToolOutput;
 
+    /// Stands for each span.
     #[derive(Clone, Default)]
-    pub(crate) struct RunSpan;
+    pub(crate) struct NoSpan;
 
-    impl RunSpan {
+    impl NoSpan {
         pub(crate) fn begin(_: &AgentCore, _: &dyn Model, _: Option<&str>) -> Self {
             Self
         }
@@ -339,36 +336,14 @@ mod off {
             running
         }
 
-        pub(crate) fn end<O>(&self, _: &Result<AgentOutcome<O>, AgentError>) {}
+        pub(crate) fn end<T>(&self, _: &Result<T, AgentError>) {}
 
-        pub(crate) fn chat(&self, _: &ModelCall, _: &dyn Model) -> ChatSpan {
-            ChatSpan
+        pub(crate) fn chat(&self, _: &ModelCall, _: &dyn Model) -> Self {
+            Self
         }
 
-        pub(crate) fn tool(&self, _: &str, _: &str, _: &Value) -> ToolSpan {
-            ToolSpan
-        }
-    }
-
-    pub(crate) struct ChatSpan;
-
-    impl ChatSpan {
-        pub(crate) fn around<F: Future>(&self, running: F) -> F {
-            running
-        }
-
-        pub(crate) fn end(&self, _: &Result<ModelResponse, AgentError>) {}
-    }
-
-    pub(crate) struct ToolSpan;
-
-    impl ToolSpan {
-        pub(crate) fn scope(&self, run: impl FnOnce() -> NodeResult<ToolOutput>) -> NodeResult<ToolOutput> {
-            run()
-        }
-
-        pub(crate) fn around<F: Future<Output = NodeResult<ToolOutput>>>(self, running: F) -> F {
-            running
+        pub(crate) fn tool(&self, _: &str, _: &str, _: &Value) -> Self {
+            Self
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::error::AgentError;
 use crate::history::KnownHistory;
 use crate::result::AgentOutcome;
 use crate::run::{ReadyRun, conclude, history_of};
-use crate::span::RunSpan;
+use crate::span::AgentRunSpan;
 use crate::state::AgentState;
 
 /// A step of a run.
@@ -55,7 +55,7 @@ pub enum AgentStep<O = String> {
 pub struct AgentSteps<'a, O = String> {
     agent: &'a Agent<O>,
     thread: Thread,
-    span: RunSpan,
+    span: AgentRunSpan,
     known: Arc<KnownHistory>,
     /// `None` once the run has ended.
     stream: Option<Stream<'a, AgentState>>,

@@ -25,7 +25,7 @@ use crate::output::without_fence;
 use crate::result::{AgentOutcome, AgentResult};
 use crate::run::{ReadyRun, conclude, history_of};
 use crate::shared::BATCH;
-use crate::span::RunSpan;
+use crate::span::AgentRunSpan;
 use crate::state::{AgentProgress, AgentState};
 
 /// A run that is read while it happens (`StreamedRunResult`). The run goes on as far as it is read; one that is dropped
@@ -92,7 +92,7 @@ pub struct AsyncStreamedRun<'a, O = String> {
 struct ReadRun<'a, O> {
     agent: &'a Agent<O>,
     thread: Thread,
-    span: RunSpan,
+    span: AgentRunSpan,
     gate: Arc<EventGate>,
     queue: VecDeque<AgentEvent>,
     messages: SharedHistory,

@@ -43,7 +43,7 @@ struct Question {
 fn talk() -> Done {
     let historian = Agent::new(TestModel::script(["Founded in 1191."])).name("historian");
     let ask = AgentTool::new("ask_historian", move |asked: Question, context: &ToolContext| {
-        Ok(historian.run(asked.question).inside(context).invoke()?.output)
+        Ok(historian.run(asked.question).in_task(context).invoke()?.output)
     });
     let call = ScriptedResponse::call("ask_historian", serde_json::json!({"question": "How old is Bern?"}));
     let model = TestModel::script([call, "It was founded in 1191.".into()]);

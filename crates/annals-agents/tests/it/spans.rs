@@ -109,7 +109,7 @@ fn agent(traces_values: bool) -> Agent {
     });
     let inner = Agent::new(TestModel::script(inner_script)).name("speller").tool(spell);
     let ask = AgentTool::new("ask", move |word: Word, context: &ToolContext| {
-        Ok(inner.run(word.word).inside(context).invoke()?.output)
+        Ok(inner.run(word.word).in_task(context).invoke()?.output)
     });
     let wait = AgentTool::new("wait", |word: Word| Ok(word.word)).requires_approval();
     let script = [

@@ -60,7 +60,7 @@ fn agent(log: &Log) -> Agent {
         .tool(page("free"))
         .tool(page("paid").requires_approval());
     let ask = AgentTool::new("research", move |asked: Question, context: &ToolContext| {
-        Ok(researcher.run(asked.question).inside(context).invoke()?.output)
+        Ok(researcher.run(asked.question).in_task(context).invoke()?.output)
     });
     let script = TestModel::script([
         ScriptedResponse::call("research", json!({"question": "How old is Bern?"})),
@@ -157,7 +157,7 @@ fn the_tools_of_an_inner_run_get_the_dependencies_of_the_outer_one() {
                 Ok(context.deps::<&str>().copied().unwrap_or("nobody's"))
             }));
         AgentTool::new("ask", move |asked: Question, context: &ToolContext| {
-            let run = agent.run(asked.question).inside(context);
+            let run = agent.run(asked.question).in_task(context);
             let result = own.into_iter().fold(run, |run, own| run.deps(own)).invoke()?;
             assert!(result.thread().is_none(), "its thread is that of the outer run");
             Ok(result.all_messages_json())
@@ -177,12 +177,12 @@ fn a_run_inside_a_task_takes_no_thread_and_is_not_streamed() {
     let other = store.thread("other").unwrap();
     let inner = Agent::new(TestModel::script(["done"]));
     let ask = AgentTool::new("ask", move |asked: Question, context: &ToolContext| {
-        let run = || inner.run(asked.question.as_str()).inside(context);
+        let run = || inner.run(asked.question.as_str()).in_task(context);
         let refused = [
             run().thread(&other).invoke().map(|_| ()),
             run().stream().map(|_| ()),
             run().iter().map(|_| ()),
-            inner.resume(&other).inside(context).invoke().map(|_| ()),
+            inner.resume(&other).in_task(context).invoke().map(|_| ()),
         ];
         assert!(refused.iter().all(|end| end.as_ref().is_err_and(|error| error.kind() == AgentErrorKind::Input)));
         Ok(run().invoke()?.output)
