@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use annals::base::Value;
 use annals::history::{ChannelBlame, ExportOptions, Framing, MessageQuery, Snapshot, diff};
-use annals::message::{LangChainFormat, OpenAiFormat};
+use annals::message::{LangChainFormat, Message, OpenAiFormat};
 use annals::store::{ItemRange, StoreError};
 use annals_page::{markdown_heading, markdown_message};
 use annals_pydantic_ai::PydanticAiFormat;
@@ -198,6 +198,15 @@ impl PySnapshot {
         Ok(list(py, &items)?.into_any())
     }
 
+    /// Returns the messages of a channel as a model sees them: the first ones that stay, the summary of those that
+    /// `Thread.compact` has folded, and the last ones. Only these are read. Without a compaction they are all
+    /// messages.
+    #[pyo3(signature = (channel = "messages"))]
+    fn model_view<'py>(&self, py: Python<'py>, channel: &str) -> PyResult<Bound<'py, PyAny>> {
+        let view = py.detach(|| self.0.model_view(channel)).map_err(raise)?;
+        messages(py, &view)
+    }
+
     /// Returns the number of items of a list, of entries of a map, or of parts of a text, without reading them.
     fn length(&self, py: Python<'_>, channel: &str) -> PyResult<u64> {
         py.detach(|| self.0.len(channel)).map_err(raise)
@@ -229,8 +238,7 @@ impl PySnapshot {
         query = name.into_iter().fold(query, MessageQuery::name);
         query = tool_call.into_iter().fold(query, MessageQuery::tool_call);
         let found = py.detach(|| self.0.find_messages(channel, &query)).map_err(raise)?;
-        let maps: Vec<Value> = found.iter().map(|message| Value::Map(message.to_map())).collect();
-        Ok(list(py, &maps)?.into_any())
+        messages(py, &found)
     }
 
     /// Returns the values of the open interrupts.
@@ -400,6 +408,12 @@ impl PySnapshot {
         }
         Ok(())
     }
+}
+
+/// Returns messages as a list of dicts in LangChain's format.
+fn messages<'py>(py: Python<'py>, messages: &[Message]) -> PyResult<Bound<'py, PyAny>> {
+    let maps: Vec<Value> = messages.iter().map(|message| Value::Map(message.to_map())).collect();
+    Ok(list(py, &maps)?.into_any())
 }
 
 /// Makes a data frame of pandas, which is imported only here.

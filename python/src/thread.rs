@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use annals::base::{CheckpointId, Map, Value};
 use annals::history::{
-    History, HistoryFilter, ImportOptions, ModelUsage, NewItem, OnConflict, Operation, Thread, ThreadWrite,
+    History, HistoryFilter, ImportOptions, MessageCompaction, ModelUsage, NewItem, OnConflict, Operation, Thread,
+    ThreadWrite,
 };
 use annals::message::{LangChainFormat, Message, MessageLike, OpenAiFormat, any_message, convert_to_messages};
 use annals_pydantic_ai::PydanticAiFormat;
@@ -267,6 +268,37 @@ impl PyThread {
         self.commit(py, write, expect, members(metadata)?, on_conflict)
     }
 
+    /// Folds messages of a channel under a summary, messages as in `append_messages`, in one commit. Returns the
+    /// id of the new checkpoint when it is on the disk. The list stays; `Snapshot.model_view` shows it with the
+    /// summary in place of the folded messages. Of the list the first `keep_first` and the last `keep_last`
+    /// messages stay, and a result of a tool stays with its call. `of` is the state of which the summary was
+    /// made: what was appended since stays. A later compaction takes the place of this one, and `undo` goes back
+    /// to the state before.
+    ///
+    /// Raises `InvalidError` if no message would be folded, or if the head does not continue `of`;
+    /// `ConflictError` if another compaction was made since `of`.
+    #[pyo3(signature = (summary, *, channel = "messages", keep_first = 0, keep_last = 0, of = None, usage = None))]
+    fn compact(
+        &self,
+        py: Python<'_>,
+        summary: &Bound<'_, PyAny>,
+        channel: &str,
+        keep_first: usize,
+        keep_last: usize,
+        of: Option<&Bound<'_, PySnapshot>>,
+        usage: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<String> {
+        let summary = read_items("summary", summary, message)?;
+        let mut compaction = MessageCompaction::new(summary).keep_first(keep_first).keep_last(keep_last);
+        if let Some(of) = of {
+            compaction = compaction.of(&of.get().0);
+        }
+        if let Some(usage) = usage {
+            compaction = compaction.usage(usage_of(usage)?);
+        }
+        py.detach(|| self.0.compact(channel, compaction)).map(|id| id.to_string()).map_err(raise)
+    }
+
     /// Undoes the last operation of the thread: the head moves back, and nothing is erased. Returns the
     /// operation; `None` if there is none left.
     fn undo(&self, py: Python<'_>) -> PyResult<Option<PyOperation>> {
@@ -483,21 +515,21 @@ fn members(given: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Map>> {
     given.map(|given| map_from_python("metadata", given)).transpose()
 }
 
-/// Reads the items of a list. A text is not a list of letters.
 fn values(field: &str, items: &Bound<'_, PyAny>) -> PyResult<Vec<NewItem>> {
-    let items = iterable(field, items)?;
-    let item = |(at, item): (usize, PyResult<Bound<'_, PyAny>>)| {
-        Ok(NewItem::Value(from_python(&format!("{field}[{at}]"), &item?)?))
-    };
-    items.enumerate().map(item).collect()
+    read_items(field, items, |field, item| Ok(NewItem::Value(from_python(field, item)?)))
 }
 
 fn messages_of(field: &str, items: &Bound<'_, PyAny>) -> PyResult<Vec<NewItem>> {
-    let items = iterable(field, items)?;
-    let item = |(at, item): (usize, PyResult<Bound<'_, PyAny>>)| {
-        Ok(NewItem::Message(message(&format!("{field}[{at}]"), &item?)?))
-    };
-    items.enumerate().map(item).collect()
+    read_items(field, items, |field, item| Ok(NewItem::Message(message(field, item)?)))
+}
+
+/// Reads the items of a list. A text is not a list of letters.
+fn read_items<T>(
+    field: &str,
+    items: &Bound<'_, PyAny>,
+    read: impl Fn(&str, &Bound<'_, PyAny>) -> PyResult<T>,
+) -> PyResult<Vec<T>> {
+    iterable(field, items)?.enumerate().map(|(at, item)| read(&format!("{field}[{at}]"), &item?)).collect()
 }
 
 fn iterable<'py>(

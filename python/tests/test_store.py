@@ -129,6 +129,37 @@ def test_history_forks_undo_and_branches(store: annals.Store) -> None:
     assert {info.id for info in store.threads()} == {"alice", "alice-2"}
 
 
+def test_a_compaction_folds_messages_for_a_model(store: annals.Store) -> None:
+    thread = store.thread("alice")
+    assert thread.append_messages([("human", f"message {n}") for n in range(10)])
+    summarised = thread.head()
+    assert summarised is not None and summarised.model_view() == summarised.items()
+    thread.append_messages(["one more"])
+    usage = {"input_tokens": 90, "output_tokens": 9}
+    point = thread.compact([("system", "a summary")], keep_first=1, keep_last=2, of=summarised, usage=usage)
+    head = thread.head()
+    assert head is not None and head.id == point and head.length("messages") == 11
+    view = [message["content"] for message in head.model_view()]
+    assert view == ["message 0", "a summary", "message 8", "message 9", "one more"]
+    assert head.model_view()[1]["type"] == "system" and thread.info().input_tokens == 90
+    assert len(summarised.fork("alice-2").at("@").model_view()) == 10
+
+    # The summary of a state from before the last compaction would lose that one.
+    with pytest.raises(annals.ConflictError):
+        thread.compact([("system", "late")], of=summarised)
+    for refused in (
+        lambda: thread.compact([("system", "s")], keep_first=6, keep_last=6),
+        lambda: thread.compact([("system", "s")], channel="none"),
+        lambda: thread.compact("a text is no list of messages"),
+        lambda: store.thread("alice-2").compact([("system", "s")], of=head),
+    ):
+        with pytest.raises(annals.InvalidError):
+            refused()
+    assert thread.undo() is not None and len(thread.at("@").model_view()) == 11
+    thread.compact([], keep_last=1)
+    assert [message["content"] for message in thread.at("@").model_view()] == ["one more"]
+
+
 def test_differences_blame_and_texts_over_time(store: annals.Store) -> None:
     thread = chat(store)
     before, head = thread.at("~2"), thread.at("@")

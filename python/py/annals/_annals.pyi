@@ -261,6 +261,26 @@ class Thread:
         """Writes several channels in one commit: sets values, appends values, messages or text, puts entries of
         maps, or removes keys of maps. All else is as in `append`.
         """
+    def compact(
+        self,
+        summary: Iterable[Any],
+        *,
+        channel: str = "messages",
+        keep_first: int = 0,
+        keep_last: int = 0,
+        of: Snapshot | None = None,
+        usage: dict[str, Any] | None = None,
+    ) -> str:
+        """Folds messages of a channel under a summary, messages as in `append_messages`, in one commit. Returns the
+        id of the new checkpoint when it is on the disk. The list stays; `Snapshot.model_view` shows it with the
+        summary in place of the folded messages. Of the list the first `keep_first` and the last `keep_last`
+        messages stay, and a result of a tool stays with its call. `of` is the state of which the summary was
+        made: what was appended since stays. A later compaction takes the place of this one, and `undo` goes back
+        to the state before.
+
+        Raises `InvalidError` if no message would be folded, or if the head does not continue `of`;
+        `ConflictError` if another compaction was made since `of`.
+        """
     def undo(self) -> Operation | None:
         """Undoes the last operation of the thread: the head moves back, and nothing is erased. Returns the
         operation; `None` if there is none left.
@@ -377,6 +397,11 @@ class Snapshot:
     ) -> list[Any]:
         """Returns items of a list channel, oldest first: all, the last ones, or those at the positions from
         `start` to `stop`. Only these are read.
+        """
+    def model_view(self, channel: str = "messages") -> list[dict[str, Any]]:
+        """Returns the messages of a channel as a model sees them: the first ones that stay, the summary of those that
+        `Thread.compact` has folded, and the last ones. Only these are read. Without a compaction they are all
+        messages.
         """
     def length(self, channel: str) -> int:
         """Returns the number of items of a list, of entries of a map, or of parts of a text, without reading them."""
