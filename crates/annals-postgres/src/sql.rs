@@ -16,8 +16,8 @@ macro_rules! plan_as_written {
 }
 /// The joins are written in the order in which they are best done; looking for another one takes most of the time.
 pub(crate) const PLAN_AS_WRITTEN: &str = plan_as_written!();
-/// The statements of commits and of most reads are planned once on a connection: they join arrays of few rows with tables
-/// by their keys, whatever the parameters are and however large the tables become.
+/// The statements of commits and of most reads are planned once on a connection: they join arrays of few rows with
+/// tables by their keys, whatever the parameters are and however large the tables become.
 pub(crate) const PLAN_ONCE: &str = concat!(
     plan_as_written!(),
     "; SET plan_cache_mode = force_generic_plan; SET enable_hashjoin = off; SET enable_mergejoin = off; \
