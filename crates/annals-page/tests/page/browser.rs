@@ -93,6 +93,7 @@ fn every_screen(browser: &Browser, base: &str) {
 }
 
 /// Serves a store to a browser. Without chromedriver it says so, and nothing runs.
+#[allow(clippy::print_stderr, reason = "a test")]
 fn browse(javascript: bool, steps: i64, run: impl Fn(&Browser, &str, &Store)) {
     let folder = tempfile::tempdir().unwrap();
     let options = OpenOptions::new().synchronous(Synchronous::Normal);
