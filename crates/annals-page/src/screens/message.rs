@@ -149,14 +149,14 @@ impl TalkRows<'_> {
         };
         let own = self.at.record().branch;
         let other = row.by.as_ref().filter(|by| by.at.record().branch != own);
-        let role = Speaker::of(row.kind());
+        let role = TalkRole::of(row.kind());
         let is_own = self.tree.count > 1 && other.is_none() && row.by.is_some();
         let class = format!("msg{}{}", role.class(), if is_own { " own" } else { "" });
         html.open("li", &[("class", &class), ("data-row", ""), ("id", &row.anchor())]);
         let address = address::state(&address::point(self.at), [self.channel, &row.item.position.to_string()]);
         html.open("header", &[]);
         let name = text_of(value, "name").map(|name| shortened(name, 40));
-        if !follows || role != Speaker::Agent {
+        if !follows || role != TalkRole::Agent {
             let word = role.word().map_or_else(|| shortened(row.kind(), 40), ToOwned::to_owned);
             html.element("b", &[("dir", "auto")], name.as_deref().unwrap_or(&word));
         }
@@ -167,9 +167,9 @@ impl TalkRows<'_> {
         }
         html.close("header").open("div", &[("class", "said")]);
         match role {
-            Speaker::System => self.instructions(html, &whole(value), &address),
-            Speaker::Tool => self.result_alone(html, value, &address),
-            _ => self.content(html, value, &address, role == Speaker::You),
+            TalkRole::System => self.instructions(html, &whole(value), &address),
+            TalkRole::Tool => self.result_alone(html, value, &address),
+            _ => self.content(html, value, &address, role == TalkRole::You),
         }
         self.edit(html, row, value, &address);
         for (at, call) in calls(value).enumerate() {
@@ -396,7 +396,7 @@ impl TalkRows<'_> {
     /// Adds half an answer: a message that is streamed, or was cut off.
     fn half(&self, html: &mut Html, half: &PartialMessage) {
         let value = Value::Map(half.message.to_map());
-        let role = Speaker::of(half.message.kind());
+        let role = TalkRole::of(half.message.kind());
         let class = format!("msg{}{}", role.class(), if self.tree.count > 1 { " own" } else { "" });
         html.open("li", &[("class", &class), ("data-row", "")]).open("header", &[]);
         html.element("b", &[], role.word().unwrap_or("Message"));
@@ -415,7 +415,7 @@ impl TalkRows<'_> {
 
 /// Who said a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Speaker {
+enum TalkRole {
     You,
     Agent,
     System,
@@ -423,7 +423,7 @@ enum Speaker {
     Other,
 }
 
-impl Speaker {
+impl TalkRole {
     fn of(kind: &str) -> Self {
         match kind {
             "human" => Self::You,
