@@ -43,8 +43,8 @@ pub fn link_document(link: &ThreadLink) -> Json {
 /// newest `items_max` items of its lists are searched for the tool calls. A thread that was deleted is left out.
 ///
 /// # Errors
-/// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`]. A damaged message is no error: the tool calls
-/// after it are not found.
+/// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`]. The tool calls after a damaged message are not
+/// found.
 ///
 /// # Example
 /// ```

@@ -118,7 +118,7 @@ fn ancestors<L: Log + ?Sized>(
         let wanted = found.iter_mut().zip(ordinals).filter(|(_, ordinal)| **ordinal == record.ordinal);
         wanted.for_each(|(found, _)| *found = Some(record.clone()));
         let parent = record.parent_ref().map(|parent| log.checkpoint(&parent)).transpose()?.flatten();
-        // Of a record whose parent does not come before it there is no lineage.
+        // The lineage of a damaged log ends at a record whose parent does not come before it.
         next = parent.filter(|parent| parent.ordinal < record.ordinal);
     }
     Ok(found)

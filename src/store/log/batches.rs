@@ -51,7 +51,7 @@ pub(crate) fn records_of<L: Log + ?Sized>(backend: &L, thread: &ThreadId) -> Res
     Ok(records)
 }
 
-/// Refuses a page that does not come after the one before: of a log that repeats its pages there is no end.
+/// Refuses a page that does not come after the one before: a log that repeats its pages has no end.
 pub(crate) fn in_order<T: PartialOrd>(of: &str, last: T, before: Option<T>) -> Result<(), StoreError> {
     if before.is_none_or(|before| last < before) {
         return Ok(());

@@ -35,9 +35,28 @@ impl Log {
         }
     }
 
+    /// Returns the places of the calls in the order in which they began.
+    pub(crate) fn begun(&self) -> Vec<u32> {
+        let place = |line: &String| line.strip_prefix("begin ")?.split(' ').next()?.parse().ok();
+        self.lines().iter().filter_map(place).collect()
+    }
+
     pub(crate) fn lines(&self) -> Vec<String> {
         std::fs::read_to_string(&self.0).unwrap_or_default().lines().map(str::to_owned).collect()
     }
+}
+
+/// Notes the begin and the end of each request to a model, with its place in the run.
+pub(crate) fn noted(log: &Log, places: &'static [u32], script: TestModel) -> FunctionModel {
+    let log = log.clone();
+    FunctionModel::new(move |call| {
+        let number = call.messages.iter().filter(|message| matches!(message, ModelMessage::Response(_))).count();
+        let place = places.get(number).ok_or_else(|| ModelError::fatal("it is asked as often as there are places"))?;
+        log.note(&format!("begin {place} model"));
+        let response = annals_graph::block_on(script.request(call));
+        log.note(&format!("end {place} model"));
+        response
+    })
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -63,15 +82,7 @@ fn agent(log: &Log) -> Agent {
         ScriptedResponse::calls([call("d", 6), call("pay", 8), call("e", 7)]),
         ScriptedResponse::from("the end"),
     ]);
-    let noted = log.clone();
-    let model = FunctionModel::new(move |call| {
-        let number = call.messages.iter().filter(|message| matches!(message, ModelMessage::Response(_))).count();
-        let place = [1, 5, 9].get(number).ok_or_else(|| ModelError::fatal("it is asked three times"))?;
-        noted.note(&format!("begin {place} model"));
-        let response = annals_graph::block_on(script.request(call));
-        noted.note(&format!("end {place} model"));
-        response
-    });
+    let model = noted(log, &[1, 5, 9], script);
     let tools = ["a", "b", "c", "d", "e"].map(|name| tool(name, log));
     let agent = Agent::new(model).tool(tool("pay", log).requires_approval());
     tools.into_iter().fold(agent, Agent::tool)
@@ -80,19 +91,24 @@ fn agent(log: &Log) -> Agent {
 /// Runs what is left of the run, whatever state its thread is in, and returns the output.
 fn finish(folder: &Path, abort_after: Option<usize>) -> String {
     let log = Log(folder.join("log"), abort_after);
-    let agent = agent(&log);
-    let thread = Store::open(folder.join("store.db")).unwrap().thread("work").unwrap();
+    finish_run(&agent(&log), &Store::open(folder.join("store.db")).unwrap().thread("work").unwrap(), "Work", "pay")
+}
+
+/// Begins the run of an agent in a thread, or goes on with it, until it ends, and returns the output. The call of one
+/// tool waits for an approval.
+pub(crate) fn finish_run(agent: &Agent, thread: &Thread, prompt: &str, asked: &str) -> String {
     loop {
-        let outcome = match (thread.head().unwrap(), agent.requests(&thread).unwrap()) {
-            (None, _) => agent.run("Work").thread(&thread).outcome(),
+        let outcome = match (thread.head().unwrap(), agent.requests(thread).unwrap()) {
+            (None, _) => agent.run(prompt).thread(thread).outcome(),
             (_, Some(requests)) => {
+                assert_eq!(requests.approvals[0].tool_name, asked);
                 let id = &requests.approvals[0].tool_call_id;
-                agent.resume_with(&thread, DeferredResults::new().approve(id)).outcome()
+                agent.resume_with(thread, DeferredResults::new().approve(id)).outcome()
             }
-            (Some(head), None) if head.next().next().is_some() => agent.resume(&thread).outcome(),
+            (Some(head), None) if head.next().next().is_some() => agent.resume(thread).outcome(),
             // Killed after the last commit.
             (Some(_), None) => {
-                let history = agent.history(&thread).unwrap();
+                let history = agent.history(thread).unwrap();
                 let Some(ModelMessage::Response(last)) = history.last() else { panic!("a response") };
                 return last.text().unwrap();
             }
@@ -105,9 +121,7 @@ fn finish(folder: &Path, abort_after: Option<usize>) -> String {
 
 /// Checks that no call begins after one with a higher place: what had ended did not run again.
 fn check(log: &Log, context: &str) {
-    let lines = log.lines();
-    let begun: Vec<u32> =
-        lines.iter().filter_map(|line| line.strip_prefix("begin ")?.split(' ').next()?.parse().ok()).collect();
+    let (lines, begun) = (log.lines(), log.begun());
     assert!(begun.is_sorted(), "{context}: {lines:?}");
     assert_eq!((begun.first(), begun.last()), (Some(&1), Some(&9)), "{context}: {lines:?}");
 }

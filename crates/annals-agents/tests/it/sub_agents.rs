@@ -3,15 +3,11 @@
 use std::path::Path;
 use std::process::{Command as Process, Stdio};
 
-use annals_agents::{
-    Agent, AgentErrorKind, AgentOutcome, AgentTool, DeferredResults, FunctionModel, ModelError, ScriptedResponse,
-    TestModel, ToolContext,
-};
+use annals_agents::{Agent, AgentErrorKind, AgentTool, ScriptedResponse, TestModel, ToolContext};
 use annals_graph::prelude::*;
-use annals_pydantic_ai::ModelMessage;
 use serde_json::json;
 
-use crate::kills::Log;
+use crate::kills::{Log, finish_run, noted};
 
 /// Tells the child where to work, and after how many lines of its log to abort.
 const FOLDER: &str = "ANNALS_SUB_AGENT_FOLDER";
@@ -25,19 +21,6 @@ struct Question {
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Page {
     n: u32,
-}
-
-/// Notes the begin and the end of each request to a model, with its place in the run.
-fn noted(log: &Log, places: &'static [u32], script: TestModel) -> FunctionModel {
-    let log = log.clone();
-    FunctionModel::new(move |call| {
-        let number = call.messages.iter().filter(|message| matches!(message, ModelMessage::Response(_))).count();
-        let place = places.get(number).ok_or_else(|| ModelError::fatal("it is asked as often as there are places"))?;
-        log.note(&format!("begin {place} model"));
-        let response = annals_graph::block_on(annals_agents::Model::request(&script, call));
-        log.note(&format!("end {place} model"));
-        response
-    })
 }
 
 /// An agent that asks a researcher, who reads two pages; the second one with an approval.
@@ -69,37 +52,17 @@ fn agent(log: &Log) -> Agent {
     Agent::new(noted(log, &[1, 7], script)).tool(ask)
 }
 
-/// Runs what is left of the run, whatever state its thread is in, and returns the output.
+/// Runs what is left of the run, whose inner run waits by the outer one, and returns the output.
 fn finish(folder: &Path, abort_after: Option<usize>) -> String {
     let agent = agent(&Log(folder.join("log"), abort_after));
     let thread = Store::open(folder.join("store.db")).unwrap().thread("work").unwrap();
-    loop {
-        let outcome = match (thread.head().unwrap(), agent.requests(&thread).unwrap()) {
-            (None, _) => agent.run("How old is Bern?").thread(&thread).outcome(),
-            (_, Some(requests)) => {
-                assert_eq!(requests.approvals[0].tool_name, "paid", "the inner run waits by the outer one");
-                let decision = DeferredResults::new().approve(&requests.approvals[0].tool_call_id);
-                agent.resume_with(&thread, decision).outcome()
-            }
-            (Some(head), None) if head.next().next().is_some() => agent.resume(&thread).outcome(),
-            // Killed after the last commit.
-            (Some(_), None) => {
-                let history = agent.history(&thread).unwrap();
-                let Some(ModelMessage::Response(last)) = history.last() else { panic!("a response") };
-                return last.text().unwrap();
-            }
-        };
-        if let AgentOutcome::Done(result) = outcome.unwrap() {
-            return result.output;
-        }
-    }
+    finish_run(&agent, &thread, "How old is Bern?", "paid")
 }
 
 /// Checks that no call begins after one with a higher place, and that the thread holds the run of each agent.
 fn check(folder: &Path, context: &str) {
-    let lines = Log(folder.join("log"), None).lines();
-    let begun: Vec<u32> =
-        lines.iter().filter_map(|line| line.strip_prefix("begin ")?.split(' ').next()?.parse().ok()).collect();
+    let log = Log(folder.join("log"), None);
+    let (lines, begun) = (log.lines(), log.begun());
     assert!(begun.is_sorted(), "{context}: {lines:?}");
     assert_eq!((begun.first(), begun.last()), (Some(&1), Some(&7)), "{context}: {lines:?}");
     assert!(lines.len() <= 16, "{context}: only the call that was running runs again: {lines:?}");

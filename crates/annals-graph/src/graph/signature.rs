@@ -5,7 +5,7 @@
 #[doc(hidden)]
 pub struct Signature<const KIND: u8>;
 
-/// What a function, or another implementation of the same trait, takes.
+/// The arguments of a function, or of another implementation of the same trait.
 pub(crate) enum SignatureKind {
     TakesState,
     TakesStateAndContext,
