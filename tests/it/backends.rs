@@ -31,7 +31,7 @@ fn an_encrypted_store_conforms() {
 
 #[test]
 fn a_store_with_keyed_checksums_conforms() {
-    sqlite_conforms(cases(5, 0), cases(8, 1), |options| options.checksum_key(Key::new([4; 32])));
+    sqlite_conforms(cases(6, 0), cases(8, 1), |options| options.checksum_key(Key::new([4; 32])));
 }
 
 /// Runs every case of that step.

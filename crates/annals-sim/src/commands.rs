@@ -30,7 +30,7 @@ annals-sim recover [N]  damages a store in 40 ways, N times where by chance, and
 --stride N          faults, flips, recover (1); cuts: after every N-th operation in each mode, in place of random ones
 --only NAME         faults: one kind; controls: one control; flips: the pages of one table or index; accidents: a part
                     of the name
---share N           accidents: every N-th case (1)
+--share N           accidents, recover: every N-th case (1)
 --worker PROGRAM    accidents: another annals-sim, whose library is judged
 --nth N             faults, forgeries: one case
 --first N           flips: the first byte (0)
@@ -178,6 +178,7 @@ fn run(args: &CommandArgs) -> Result<(Value, bool), String> {
             seed: args.number("seed")?.unwrap_or(1),
             rounds: args.count.unwrap_or(1),
             stride: args.number("stride")?.unwrap_or(1) as usize,
+            share: args.number("share")?.unwrap_or(1) as usize,
             jobs: args.jobs()?,
         }),
         verb => Err(format!("{verb} is not a verb\n\n{USAGE}")),

@@ -18,7 +18,7 @@ use crate::trace::remove_store;
 /// The threads of the processes, the processes, and the calls of each.
 const THREADS: usize = 3;
 const PROCESSES: u64 = 6;
-const CALLS: usize = 200;
+const CALLS: usize = 100;
 /// Appends, each with an undo and a rewind, of a round of two handles, and undos beside them.
 const MOVES: i64 = 12;
 const UNDOS: usize = 24;

@@ -40,9 +40,9 @@ fn copies_and_runs_on_pruned_threads_are_accepted_by_the_model() {
 
 #[test]
 fn kills_and_a_stop_lose_nothing() {
-    let (result, output) = sim(&["kills", "12", "--stops", "1", "--stop-ms", "1000"]);
+    let (result, output) = sim(&["kills", "6", "--stops", "1", "--stop-ms", "1000"]);
     assert!(output.status.success(), "{result}");
-    assert_eq!((&result["kills_run"], &result["kills_lost"]), (&12.into(), &0.into()));
+    assert_eq!((&result["kills_run"], &result["kills_lost"]), (&6.into(), &0.into()));
     let count = |name: &str| result[name].as_u64().unwrap();
     assert!(count("calls_acknowledged") > 15 && count("reads_of_everything") > 2, "{result}");
     if cfg!(target_os = "linux") {
@@ -88,12 +88,12 @@ fn forgeries_are_within_their_bounds() {
 
 #[test]
 fn races_of_undo_and_redo_leave_no_thread_stuck() {
-    let (result, output) = sim(&["races", "2"]);
+    let (result, output) = sim(&["races", "1"]);
     assert!(output.status.success(), "{result}");
     let count = |name: &str| result[name].as_u64().unwrap();
     assert_eq!(
         (count("undo_races_run"), count("undo_race_stuck"), count("rounds_of_processes")),
-        (2, 0, 1),
+        (1, 0, 1),
         "{result}"
     );
     assert!(count("calls_done") > 20, "{result}");
@@ -101,24 +101,24 @@ fn races_of_undo_and_redo_leave_no_thread_stuck() {
 
 #[test]
 fn what_is_whole_in_a_damaged_store_comes_back() {
-    let (result, output) = sim(&["recover", "--stride", "601"]);
+    let (result, output) = sim(&["recover", "--stride", "601", "--share", "4"]);
     assert!(output.status.success(), "{result}");
-    assert!(result["recover_kinds"].as_u64().unwrap() >= 40, "{result}");
+    assert!(result["recover_kinds"].as_u64().unwrap() >= 12, "{result}");
     assert_eq!((&result["controls_run"], &result["controls_found"]), (&2.into(), &2.into()), "{result}");
 }
 
 #[test]
 fn flips_are_within_their_bounds() {
-    let (result, output) = sim(&["flips", "--stride", "2111", "--ratchet", RESULTS]);
+    let (result, output) = sim(&["flips", "--stride", "4211", "--ratchet", RESULTS]);
     assert!(output.status.success(), "{result}");
     assert!(result["file_bytes"].as_u64().unwrap() > 64 * 1024, "{result}");
     let (run, same) = (result["flips_run"].as_u64().unwrap(), result["same"].as_u64().unwrap());
-    assert!(run > 100 && same < run, "{result}");
+    assert!(run > 50 && same < run, "{result}");
 }
 
 #[test]
 fn the_file_of_a_seed_is_the_same_each_time() {
-    let flips = ["flips", "--count", "40", "--first", "9000", "--jobs", "1"];
+    let flips = ["flips", "--count", "8", "--first", "9000", "--jobs", "1"];
     let (mut first, mut second) = (sim(&flips).0, sim(&flips).0);
     for result in [&mut first, &mut second] {
         result["seconds"] = 0.into();

@@ -8,8 +8,8 @@ use annals::store::{OpenOptions, Source, Store, Synchronous};
 use super::*;
 
 /// Threads, and checkpoints of a thread.
-const MANY: i64 = 2_000;
-const FEW: i64 = 200;
+const MANY: i64 = 1_000;
+const FEW: i64 = 100;
 /// Bytes for the deeper trees of large tables, and for the start of a process.
 const SLACK: u64 = 256 << 10;
 

@@ -32,6 +32,7 @@ pub(crate) struct RecoverPlan {
     pub(crate) seed: u64,
     pub(crate) rounds: u64,
     pub(crate) stride: usize,
+    pub(crate) share: usize,
     pub(crate) jobs: usize,
 }
 
@@ -58,7 +59,8 @@ impl RecoverCase {
 /// Damages a store in each way, and recovers it. Returns the figures, and whether they are as they must be.
 pub(crate) fn run(plan: &RecoverPlan) -> Result<(Value, bool), String> {
     let store = MessageStore::make(plan.seed)?;
-    let damages = store.file.damages(plan.seed, plan.rounds, plan.stride.max(1));
+    let all = store.file.damages(plan.seed, plan.rounds, plan.stride.max(1));
+    let damages: Vec<Damage> = all.into_iter().step_by(plan.share.max(1)).collect();
     let (next, cases) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         let work = || -> Result<(), String> {
