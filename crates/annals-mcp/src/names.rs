@@ -10,28 +10,36 @@ use crate::error::ToolError;
 use crate::limits::BRIEF_CHARS;
 use crate::reply::{cut, one_line};
 
+/// The digits of an id with its time. Two ids of a thread seldom share them.
+const TIME_DIGITS: usize = 16;
+
 /// Returns the text that names a checkpoint in a later call.
 pub(crate) fn point_text(at: &Snapshot) -> Result<String, StoreError> {
-    let id = at.point().thread.as_str();
+    reference_text(at.store(), at.point())
+}
+
+/// Returns the text that names the checkpoint of a reference: the beginning of its id with the time, which one read
+/// proves to be unique, or else the whole id. The shortest beginning would take several reads.
+pub(crate) fn reference_text(store: &Store, point: &CheckpointRef) -> Result<String, StoreError> {
+    let thread = store.thread(point.thread.as_str())?.with_namespace(point.namespace.clone());
+    let whole = point.checkpoint.to_string();
+    let begin: String = whole.chars().filter(|c| *c != '-').take(TIME_DIGITS).collect();
+    let digits = match thread.at(begin.as_str()) {
+        Ok(at) if at.id() == point.checkpoint => begin,
+        Ok(_) | Err(StoreError::Ambiguous { .. }) => whole,
+        Err(StoreError::CheckpointPruned { .. }) => return Ok(format!("{}@{whole} (pruned)", point.thread)),
+        Err(error) => return Err(error),
+    };
+    let id = point.thread.as_str();
     let id = match id.contains(['@', '~', '"']) || id.contains("..") {
         true => format!("\"{}\"", id.replace('\\', "\\\\").replace('"', "\\\"")),
         false => id.to_owned(),
     };
-    let namespace = match at.point().namespace.is_root() {
+    let namespace = match point.namespace.is_root() {
         true => String::new(),
-        false => format!(" (in subgraph {})", at.point().namespace),
+        false => format!(" (in subgraph {})", point.namespace),
     };
-    Ok(format!("{id}@{}{namespace}", at.short_id()?))
-}
-
-/// Returns the text that names the checkpoint of a reference.
-pub(crate) fn reference_text(store: &Store, point: &CheckpointRef) -> Result<String, StoreError> {
-    let thread = store.thread(point.thread.as_str())?.with_namespace(point.namespace.clone());
-    match thread.at(point.checkpoint) {
-        Ok(at) => point_text(&at),
-        Err(StoreError::CheckpointPruned { .. }) => Ok(format!("{}@{} (pruned)", point.thread, point.checkpoint)),
-        Err(error) => Err(error),
-    }
+    Ok(format!("{id}@{digits}{namespace}"))
 }
 
 /// Returns whether an item is a message, by its shape.

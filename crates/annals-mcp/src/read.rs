@@ -8,7 +8,7 @@ use annals_runs::{ThreadStatus, status_name, status_named};
 use crate::arguments::ToolArguments;
 use crate::error::ToolError;
 use crate::limits::MESSAGE_CHARS;
-use crate::names::{brief, message_channel, point_text, words};
+use crate::names::{brief, message_channel, point_text, reference_text, words};
 use crate::reply::{HistoryReply, one_line};
 
 /// The characters of the title of a row.
@@ -41,7 +41,7 @@ pub(crate) fn search(store: &Store, arguments: &ToolArguments<'_>) -> Result<His
         };
         let author = hit.role.as_deref().or(hit.node.as_deref()).unwrap_or("value");
         let snippet = one_line(&hit.snippet.marked("**", "**"), SNIPPET_CHARS);
-        let point = point_text(&hit.snapshot(store)?)?;
+        let point = reference_text(store, &hit.point)?;
         let (channel, position, at) = (&hit.channel, hit.position, hit.created_at);
         if !reply.row(&format!("{point} {channel}[{position}] {author}{marks} {at}: {snippet}")) {
             break;

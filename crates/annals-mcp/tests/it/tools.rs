@@ -1,6 +1,9 @@
 //! Each tool, called by the client.
 
+use annals::base::{CheckpointId, Encoded};
 use annals::prelude::*;
+use annals::store::Source;
+use annals::store::batch::{Batch, Change, ChangeValue, Data, NewCheckpoint, Parent, Payload};
 use annals_mcp::McpOptions;
 use serde_json::json;
 
@@ -81,6 +84,36 @@ fn search_pages_and_its_points_open() {
     let shown = client.call("show", json!({ "point": point, "channel": "messages", "position": 3 }));
     assert!(shown.contains("I clone the items first"), "{shown}");
     assert!(client.call("search", json!({ "query": "nothing of this" })).starts_with("Nothing found"));
+    client.end();
+}
+
+#[test]
+fn checkpoints_that_share_their_time_are_told_apart() {
+    let store = Store::memory();
+    let thread = store.thread("copied").unwrap();
+    let mut bytes = *store.mint_checkpoint(0, None).as_bytes();
+    let ids = [1, 2].map(|last| {
+        bytes[15] = last;
+        CheckpointId::from_bytes(bytes)
+    });
+    let mut batch = Batch::new(thread.id().clone(), thread.namespace().clone(), None);
+    for (n, id) in ids.iter().enumerate() {
+        let parent = n.checked_sub(1).map(|before| Parent::Local(ids[before]));
+        let mut new = NewCheckpoint::new(*id, parent, n as i64, Source::Update, store.now());
+        let value = ChangeValue::Value(Data::New(Payload::from(Encoded::encode(&format!("hotel {n}")).unwrap())));
+        new.changes.push(Change::new("city", n as u64 + 1, value));
+        batch.checkpoints.push(new);
+    }
+    store.commit(&batch).unwrap();
+    let client = PipedClient::start(&store, McpOptions::new());
+    let reply = client.call("search", json!({ "query": "hotel" }));
+    let rows: Vec<&str> = content(&reply).lines().collect();
+    assert_eq!(rows.len(), 2, "{reply}");
+    for row in rows {
+        let (point, text) = (row.split(' ').next().unwrap(), row.split_once("**hotel** ").unwrap().1);
+        let shown = client.call("show", json!({ "point": point, "channel": "city" }));
+        assert!(shown.contains(&format!("hotel {text}")), "{row}: {shown}");
+    }
     client.end();
 }
 
