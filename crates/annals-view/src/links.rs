@@ -13,6 +13,7 @@ use annals::store::{ItemRange, StoreError};
 use annals_runs::{ThreadLink, ThreadLinkKind, ThreadRuns as _};
 use serde_json::{Value as Json, json};
 
+use crate::limits::CALL_ITEMS_FIRST;
 use crate::thread::ListedThread;
 
 /// A thread below another one.
@@ -40,7 +41,8 @@ pub fn link_document(link: &ThreadLink) -> Json {
 }
 
 /// Returns the threads below the thread of a checkpoint, at most `threads_max`, in the order in which they began. The
-/// newest `items_max` items of its lists are searched for the tool calls. A thread that was deleted is left out.
+/// newest `items_max` items of its lists are searched for the tool calls, back to the oldest of these. A thread that was
+/// deleted is left out.
 ///
 /// # Errors
 /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`]. The tool calls after a damaged message are not
@@ -101,18 +103,27 @@ fn callers(
 ) -> Result<HashMap<String, CheckpointId>, StoreError> {
     let mut ordinals: HashMap<String, u64> = HashMap::new();
     for channel in at.channels()? {
-        // A damaged message ends the visit.
-        _ = at.visit_items(&channel, ItemRange::Tail(items_max), |row| {
-            if row.payload.index.and_then(|index| index.kind) != Some("ai") {
-                return Ok(());
-            }
-            let message = row.to_value()?;
-            let made = message.get("tool_calls").and_then(Value::as_list).unwrap_or_default();
-            for call in made.iter().filter_map(|call| call.get("id")?.as_str()).filter(|call| calls.contains(call)) {
-                ordinals.insert(call.to_owned(), row.ordinal);
-            }
-            Ok(())
-        });
+        // Of a channel that is no list there is nothing to visit.
+        let mut end = at.len(&channel).unwrap_or(0);
+        let (least, mut count) = (end.saturating_sub(items_max as u64), CALL_ITEMS_FIRST);
+        // From the newest items backwards: helpers of late have their calls there.
+        while end > least && ordinals.len() < calls.len() {
+            let first = end.saturating_sub(count).max(least);
+            // A damaged message ends the visit.
+            _ = at.visit_items(&channel, ItemRange::Positions(first, end), |row| {
+                if row.payload.index.and_then(|index| index.kind) != Some("ai") {
+                    return Ok(());
+                }
+                let message = row.to_value()?;
+                let made = message.get("tool_calls").and_then(Value::as_list).unwrap_or_default();
+                for call in made.iter().filter_map(|call| call.get("id")?.as_str()).filter(|call| calls.contains(call))
+                {
+                    ordinals.insert(call.to_owned(), row.ordinal);
+                }
+                Ok(())
+            });
+            (end, count) = (first, 2 * count);
+        }
     }
     let mut wanted: Vec<u64> = ordinals.values().copied().collect();
     wanted.sort_unstable();
@@ -142,4 +153,39 @@ fn first_since(at: &Snapshot, since: Timestamp) -> Result<Option<CheckpointId>, 
         }
     }
     Ok(Some(found))
+}
+
+#[cfg(test)]
+mod tests {
+    use annals::message::ToolCall;
+    use annals_runs::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_call_is_found_however_long_ago_it_was_made() {
+        let store = Store::memory();
+        let parent = store.thread("parent").unwrap();
+        let call = |id: &str| {
+            let mut call = ToolCall::new("task", [("what", "look")]);
+            call.id = Some(id.into());
+            Message::ai("go").with_tool_call(call)
+        };
+        let many = || (0..3 * CALL_ITEMS_FIRST).map(|n| Message::human(format!("{n}")));
+        let first = parent.append("messages", [call("c1")]).unwrap();
+        parent.append("messages", many()).unwrap();
+        let second = parent.append("messages", [call("c2")]).unwrap();
+        parent.append("messages", many()).unwrap();
+        for (helper, id) in [("h1", "c1"), ("h2", "c2"), ("h3", "c3")] {
+            store.thread(helper).unwrap().append("messages", [Message::human("look")]).unwrap();
+            let link = ThreadLink::new("parent", ThreadLinkKind::Sub).call(id);
+            store.link_threads(&[(helper.to_owned(), link)]).unwrap();
+        }
+        let started = |items_max| -> Vec<Option<CheckpointId>> {
+            let linked = linked_threads(&parent.at("@").unwrap(), usize::MAX, items_max).unwrap();
+            linked.iter().map(|thread| thread.started_by).collect()
+        };
+        assert_eq!(started(usize::MAX), [Some(first), Some(second), None]);
+        assert_eq!(started(1_000), [None, Some(second), None]);
+    }
 }
