@@ -123,8 +123,11 @@ pub(crate) fn insert_versions(
     rows[last].offset = version::seq_offset(seq, ordinal);
     let check = version::versions_check(keys, branch, ordinal, &rows);
     let mut insert = conn.prepare_cached(tables::version::Row::INSERT)?;
+    let mut before = None;
     for (at, row) in rows.iter().enumerate() {
-        row.columns(Some(check).filter(|_| at == last)).store_by(&mut insert, None)?;
+        let row = row.columns(Some(check).filter(|_| at == last));
+        row.store_by(&mut insert, before.as_ref(), None)?;
+        before = Some(row);
     }
     Ok(())
 }

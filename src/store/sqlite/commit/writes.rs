@@ -87,9 +87,12 @@ impl Tx<'_> {
                 }
             };
             let mut insert = self.conn.prepare_cached(write::Row::INSERT)?;
-            for (at, row) in columns().enumerate() {
-                let sum = if at == 0 { ValueRef::from(&sum) } else { ValueRef::Null };
-                write::Row { sum, ..row }.store_by(&mut insert, None)?;
+            let mut before = None;
+            for row in columns() {
+                let sum = if before.is_none() { ValueRef::from(&sum) } else { ValueRef::Null };
+                let row = write::Row { sum, ..row };
+                row.store_by(&mut insert, before.as_ref(), None)?;
+                before = Some(row);
             }
             self.note_written(of, &rows, &stored);
             if child.is_some() && !special {

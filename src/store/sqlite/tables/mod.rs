@@ -185,22 +185,43 @@ pub(crate) trait TableRow<'r>: Copy {
     /// Runs a statement that stores the row, with the check that follows its columns. Returns the number of rows that
     /// it changed.
     fn store(&self, conn: &Connection, sql: &str, check: Option<i64>) -> Res<usize> {
-        self.store_by(&mut *conn.prepare_cached(sql)?, check)
+        self.store_by(&mut *conn.prepare_cached(sql)?, None, check)
     }
 
-    /// Runs a prepared statement that stores the row.
-    fn store_by(&self, statement: &mut Statement<'_>, check: Option<i64>) -> Res<usize> {
-        let (mut at, mut bound) = (0, Ok(()));
+    /// Runs a prepared statement that stores the row. `before` is the row that it stored last: numbers that are the
+    /// same are bound already. A statement that has stored none yet has NULL in each column.
+    fn store_by(&self, statement: &mut Statement<'_>, before: Option<&Self>, check: Option<i64>) -> Res<usize> {
+        let (mut bound, mut at) = ([Some(None); COLUMNS_COMPARED], 0);
+        if let Some(before) = before {
+            before.each(true, |column| {
+                bound.get_mut(at).into_iter().for_each(|bound| *bound = number_or_null(column));
+                at += 1;
+            });
+        }
+        let (mut at, mut done) = (0, Ok(()));
         let mut bind = |column: ValueRef<'_>| {
-            at += 1;
-            if bound.is_ok() {
-                bound = statement.raw_bind_parameter(at, ToSqlOutput::Borrowed(column));
+            let number = number_or_null(column);
+            if done.is_ok() && (number.is_none() || bound.get(at) != Some(&number)) {
+                done = statement.raw_bind_parameter(at + 1, ToSqlOutput::Borrowed(column));
             }
+            at += 1;
         };
         self.each(true, &mut bind);
         check.into_iter().for_each(|check| bind(ValueRef::Integer(check)));
-        bound?;
+        done?;
         Ok(statement.raw_execute()?)
+    }
+}
+
+/// The first columns of a row, which are compared with those of the row before it.
+const COLUMNS_COMPARED: usize = 16;
+
+/// Returns the content of a column if that is a number or NULL.
+fn number_or_null(column: ValueRef<'_>) -> Option<Option<i64>> {
+    match column {
+        ValueRef::Null => Some(None),
+        ValueRef::Integer(number) => Some(Some(number)),
+        ValueRef::Real(_) | ValueRef::Text(_) | ValueRef::Blob(_) => None,
     }
 }
 

@@ -47,8 +47,8 @@ macro_rules! tables {
                 const SELECT: &'static str = text!("SELECT ", columns!($name, ""), " FROM ", TABLE.name, " ");
                 const BY_KEY: &'static str =
                     text!("SELECT ", columns!($name, ""), " FROM ", TABLE.name, " WHERE ", tables!(@key));
-                const INSERT: &'static str = tables!(@insert "INSERT INTO " $name);
-                const PUT: &'static str = tables!(@insert "INSERT OR REPLACE INTO " $name);
+                const INSERT: &'static str = tables!(@insert "INSERT INTO ");
+                const PUT: &'static str = tables!(@insert "INSERT OR REPLACE INTO ");
                 const DELETE: &'static str = text!("DELETE FROM ", TABLE.name, " WHERE ", tables!(@key));
                 const FROM: &'static str = text!(Row::SELECT, "WHERE ", NAMES[0], " >= ?1 ORDER BY ", NAMES[0]);
                 const UNDER: &'static str = text!(
@@ -87,8 +87,9 @@ macro_rules! tables {
     (@columns Bare $($column:expr),*) => { &[$($column),*] };
     (@columns $check:ident $($column:expr),*) => { &[$($column,)* Column::of::<i64>("xxh3", &[])] };
     (@key) => { joined!(NAMES.split_at(TABLE.key_columns()).0, "", " = ?", " AND ") };
-    (@insert $verb:literal $name:ident) => {
-        text!($verb, TABLE.name, " (", columns!($name, ""), ") VALUES (", joined!(&[""; NAMES.len()], "?", "", ", "), ")")
+    // The columns are not named: a short text is found sooner among the prepared statements.
+    (@insert $verb:literal) => {
+        text!($verb, TABLE.name, " VALUES (", joined!(&[""; NAMES.len()], "?", "", ","), ")")
     };
 }
 pub(crate) use tables;
