@@ -38,6 +38,7 @@ mod read;
 mod remove;
 mod rewrite;
 mod rows;
+mod seeded_map;
 mod side;
 mod sql;
 mod tables;

@@ -22,11 +22,12 @@ use crate::store::sqlite::rows::name::Kind;
 use crate::store::sqlite::rows::pack::{self, PackedKind, PackedTask, ValueColumn};
 use crate::store::sqlite::rows::source::{source_code, source_column};
 use crate::store::sqlite::rows::version::{INDEX_SNAPSHOT, VersionRow};
+use crate::store::sqlite::seeded_map::SeededMap;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::tables::{Checked, TableRow, TaskColumn, branch, checkpoint, namespace, thread};
 use crate::store::sqlite::verify::neighbors::{self, find};
 use rusqlite::{Connection, params};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The batch being written.
@@ -41,7 +42,7 @@ pub(crate) struct Tx<'a> {
     /// First seq of this batch: rows of checkpoints from here on are its own.
     first_seq: i64,
     /// The values of writes that this batch stored, so that what consumes them needs no read.
-    pub(crate) written: HashMap<(i64, WriteRef), (ValueColumn, Checksum)>,
+    pub(crate) written: SeededMap<(i64, WriteRef), (ValueColumn, Checksum)>,
     /// The tasks whose stored writes were read into `written`, with the checkpoint.
     pub(crate) read_tasks: HashSet<(i64, TaskColumn)>,
     /// The rows of `version` of the checkpoint being written.
@@ -206,7 +207,7 @@ impl<'a> Tx<'a> {
             newest,
             next_seq,
             first_seq: next_seq,
-            written: HashMap::new(),
+            written: SeededMap::default(),
             read_tasks: HashSet::new(),
             versions: Vec::new(),
             tokens: None,

@@ -20,11 +20,12 @@ use crate::store::sqlite::read::list_end::ListEnds;
 use crate::store::sqlite::read::names::Names;
 use crate::store::sqlite::read::record::Known;
 use crate::store::sqlite::rows::name::Kind;
+use crate::store::sqlite::seeded_map::SeededMap;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::tables::{Bare, TableRow, name_user, timer};
 use crate::store::sqlite::view::ReadView;
 use rusqlite::{Connection, params};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The caches of the writer. A rollback, an erasure or a commit of another connection makes them wrong; heads and
@@ -40,7 +41,7 @@ pub(crate) struct Caches {
     /// Names that were erased when the caches of names were filled.
     names_erased: i64,
     /// The numbers of namespaces and of their threads.
-    pub(crate) namespaces: HashMap<(ThreadId, Namespace), (i64, i64)>,
+    pub(crate) namespaces: SeededMap<(ThreadId, Namespace), (i64, i64)>,
     pub(crate) known: NumberMap<i64, Arc<Known>>,
     pub(crate) heads: RetainedHeads,
     pub(crate) leases: RetainedLeases,

@@ -7,16 +7,17 @@
 use crate::limits::NAMES_CACHE_MAX;
 use crate::store::record::TaskRecord;
 use crate::store::sqlite::fault::{Res, corrupt};
+use crate::store::sqlite::number_map::NumberMap;
 use crate::store::sqlite::query::Statements;
 use crate::store::sqlite::rows::checkpoint::unpack_task_records;
 use crate::store::sqlite::rows::name::Kind;
+use crate::store::sqlite::seeded_map::SeededMap;
 use crate::store::sqlite::sql;
 use crate::store::sqlite::tables::{Checked, TableRow, name};
 use crate::store::sqlite::verify::neighbors::{self, CountedIndexes};
 use crate::store::sqlite::view::ReadView;
 use parking_lot::Mutex;
 use rusqlite::{Connection, Params, params};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A cache of names.
@@ -31,8 +32,8 @@ pub(crate) struct Names {
 
 #[derive(Debug, Default)]
 struct NameTables {
-    texts: HashMap<i64, (i64, Arc<str>)>,
-    ids: [HashMap<Arc<str>, i64>; 4],
+    texts: NumberMap<i64, (i64, Arc<str>)>,
+    ids: [SeededMap<Arc<str>, i64>; 4],
 }
 
 impl NameTables {
