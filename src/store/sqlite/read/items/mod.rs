@@ -533,7 +533,8 @@ impl<'a> ChannelRows<'a> {
     /// Returns the last live rows of a list without a reference: backwards from its end, in growing pages, and from
     /// branch to branch only while positions above are open.
     fn last_own(&self, count: usize) -> Res<Vec<ListRow>> {
-        let mut limit = i64::try_from(count).unwrap_or(i64::MAX).saturating_add(16);
+        // Some more rows than items, of which a few may be deleted or replaced.
+        let mut limit = i64::try_from(count.saturating_add(count.clamp(1, 16))).unwrap_or(i64::MAX);
         let last = i64::try_from(self.end.end.saturating_sub(1)).unwrap_or(i64::MAX);
         loop {
             let mut tail = Tail { newest: BTreeMap::new(), deleted: DeletedRanges(BTreeMap::new()), floor: -1 };
