@@ -324,7 +324,7 @@ impl<'a> Tx<'a> {
         self.put_changes(parent.as_deref(), branch, ordinal, &ready)?;
         let usage = ThreadCounts::stated(checkpoint.metadata.as_deref()).or(self.tokens);
         if let Some(usage) = usage {
-            self.caches.unfollowed.note_checkpoint(seq, usage);
+            self.caches.unfollowed.note_checkpoint(seq, self.namespace, usage);
         }
         self.put_seen(branch, ordinal, checkpoint)?;
         let rows = std::mem::take(&mut self.versions);

@@ -7,7 +7,7 @@ use super::leases::RetainedLeases;
 use super::places::BranchPlaces;
 use crate::base::{Namespace, ThreadId};
 use crate::limits::{NAME_USERS_MAX, NAMES_CACHE_MAX, WRITER_CACHE_MAX};
-use crate::store::record::StoredHead;
+use crate::store::record::{CheckpointRef, StoredHead};
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::file::schema::data_version;
 use crate::store::sqlite::file::table_group::TableGroup;
@@ -236,6 +236,13 @@ impl Caches {
         let found = TableGroup::Timers.exists(conn)? && conn.one(timer::Row::EXISTS, [])?;
         self.has_timers = Some(found);
         Ok(found)
+    }
+
+    /// Returns whether it is known that a checkpoint is the head of a namespace, and that no task has stored writes at
+    /// it.
+    pub(crate) fn is_bare(&self, at: &CheckpointRef) -> bool {
+        let place = self.namespaces.get(&(at.thread.clone(), at.namespace.clone()));
+        place.is_some_and(|(namespace, _)| self.heads.bare(*namespace) == Some(at.checkpoint))
     }
 
     /// Returns the head of a namespace, with the last lease of its thread, if this connection has stored it, no task

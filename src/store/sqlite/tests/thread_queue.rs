@@ -148,6 +148,20 @@ fn tokens_that_are_known_are_dropped_past_a_number_of_them() {
     assert_eq!(unfollowed.tokens(ValueColumn::Payload(1)), None);
 }
 
+#[test]
+fn the_checkpoints_after_the_mark_are_known_if_this_handle_has_written_them_all() {
+    let mut unfollowed = Unfollowed::default();
+    for (seq, namespace) in [(3, 1), (4, 2), (5, 1), (7, 1)] {
+        unfollowed.note_checkpoint(seq, namespace, ThreadCounts::default());
+    }
+    assert_eq!(unfollowed.all_between(2, 5), Some(vec![(3, 1), (4, 2), (5, 1)]));
+    assert_eq!(unfollowed.all_between(3, 4), Some(vec![(4, 2)]));
+    assert_eq!(unfollowed.all_between(5, 5), Some(Vec::new()));
+    for (mark, last) in [(1, 5), (2, 6), (2, 7), (i64::MAX, 5)] {
+        assert_eq!(unfollowed.all_between(mark, last), None, "another handle has written one after {mark}");
+    }
+}
+
 /// Adds so many checkpoints to a thread.
 fn grow(bench: &mut Bench, name: &str, count: usize) {
     let mut head = bench.store.head_id(&thread(name), &Namespace::root()).unwrap();
@@ -169,12 +183,12 @@ fn the_table_forgets_the_checkpoints_that_it_follows_and_those_alone() {
     caches.unfollowed.note_payload(1, None);
     let is_known = |caches: &Caches| caches.unfollowed.tokens(ValueColumn::Payload(1)).is_some();
     for seq in 1..=FOLLOWED + WRITER_CACHE_MAX as i64 {
-        caches.unfollowed.note_checkpoint(seq, ThreadCounts::default());
+        caches.unfollowed.note_checkpoint(seq, 1, ThreadCounts::default());
     }
     after_checkpoints(&raw(&bench.path()), &mut caches, 1_000).unwrap();
     caches.unfollowed.bound();
     assert!(is_known(&caches), "those that it follows make room for others");
-    caches.unfollowed.note_checkpoint(1, ThreadCounts::default());
+    caches.unfollowed.note_checkpoint(1, 1, ThreadCounts::default());
     caches.unfollowed.bound();
     assert!(!is_known(&caches), "the others were retained");
 }
@@ -194,7 +208,7 @@ fn the_table_follows_a_checkpoint_of_which_the_tokens_are_known_without_a_read_o
     assert_eq!(without_triggers(&bench.path()).execute(harm, []).unwrap(), 1);
     let mut caches = Caches::new(Arc::new(Keys::default()));
     let known = ThreadCounts { input_tokens: 70, ..ThreadCounts::default() };
-    caches.unfollowed.note_checkpoint(129, known);
+    caches.unfollowed.note_checkpoint(129, 1, known);
     after_checkpoints(&raw(&bench.path()), &mut caches, 256).unwrap();
     assert_eq!(of_a("counts"), "[2,70,0,0]");
 }

@@ -29,9 +29,8 @@ use crate::base::{Namespace, ThreadId};
 use crate::limits::{THREADS_FOLLOWED_MAX, THREADS_TAIL_MAX};
 use crate::store::batch::NewWrites;
 use crate::store::counts::ThreadCounts;
-use crate::store::record::CheckpointRecord;
+use crate::store::record::{CheckpointRecord, CheckpointRef};
 use crate::store::sqlite::commit::caches::Caches;
-use crate::store::sqlite::commit::places::BranchPlaces;
 use crate::store::sqlite::fault::{Res, corrupt};
 use crate::store::sqlite::index::projection::Projection;
 use crate::store::sqlite::query::{FromColumns, Statements};
@@ -199,7 +198,7 @@ fn follow(conn: &Connection, caches: &mut Caches) -> Res<()> {
     let mut mark = stored;
     let mut threads: BTreeMap<i64, FollowedThread> = BTreeMap::new();
     let mut owners: BTreeMap<i64, Option<(i64, bool)>> = BTreeMap::new();
-    for (seq, namespace) in conn.all::<(i64, i64), Vec<_>>(sql::NEXT, [stored, THREADS_FOLLOWED_MAX])? {
+    for (seq, namespace) in next(conn, caches, stored)? {
         // A table that goes back would never come to the end of the log.
         if seq <= mark {
             return Err(corrupt(format!("checkpoint {seq}"), "the log gives it out of order"));
@@ -221,6 +220,20 @@ fn follow(conn: &Connection, caches: &mut Caches) -> Res<()> {
     }
     caches.unfollowed.followed(mark);
     set_mark(conn, caches, mark)
+}
+
+/// Returns the next checkpoints after the mark, as many as one transaction may follow, each with its namespace. Those
+/// that this handle has written are known.
+fn next(conn: &Connection, caches: &Caches, mark: i64) -> Res<Vec<(i64, i64)>> {
+    let scan = || conn.all(sql::NEXT, [mark, THREADS_FOLLOWED_MAX]);
+    let last = caches.next_seq.map(|next| (next - 1).min(mark.saturating_add(THREADS_FOLLOWED_MAX)));
+    match last.and_then(|last| caches.unfollowed.all_between(mark, last)) {
+        Some(known) => {
+            debug_assert!(scan().map_or(true, |read| read == known), "the checkpoints that were noted");
+            Ok(known)
+        }
+        None => scan(),
+    }
 }
 
 /// Adds the tokens and the costs of the next checkpoints to the row of their thread, and renews it if the newest one is
@@ -256,7 +269,7 @@ fn follow_thread(caches: &Caches, conn: &Connection, mark: i64, thread: i64, fol
     };
     match (followed.root, row) {
         (Some((_, seq)), _) if newest == Some(seq) => {
-            derived(view, thread, seq, usage, Some(&caches.places))?.put(view.conn, view.keys)
+            derived(view, thread, seq, usage, Some(caches))?.put(view.conn, view.keys)
         }
         // A thread with newer checkpoints is followed with these. Its row counts those up to the mark.
         (_, Some(row)) => StateRow { counts: usage, ..row }.put(view.conn, view.keys),
@@ -278,17 +291,18 @@ fn renew(view: ReadView<'_>, mark: i64, thread: i64, newest: i64) -> Res<()> {
     derived(view, thread, newest, usage, None)?.put(view.conn, view.keys)
 }
 
-/// Derives the row of a thread from the log, but for its tokens and costs.
+/// Derives the row of a thread from the log, but for its tokens and costs. `known` holds what the writer knows of it.
 fn derived(
     view: ReadView<'_>,
     thread: i64,
     newest: i64,
     usage: Option<ThreadCounts>,
-    places: Option<&BranchPlaces>,
+    known: Option<&Caches>,
 ) -> Res<StateRow> {
-    let info = undamaged(info(view, thread, newest))?;
+    let is_bare = |head: &CheckpointRef| known.is_some_and(|known| known.is_bare(head));
+    let info = undamaged(info_but_writes(view, thread, newest, &is_bare))?;
     let messages = match info.as_ref().zip(usage) {
-        Some((info, _)) => undamaged(counts::messages(view, info, places))?,
+        Some((info, _)) => undamaged(counts::messages(view, info, known.map(|known| &known.places)))?,
         None => None,
     };
     let counts = usage.zip(messages).map(|(usage, messages)| ThreadCounts { messages, ..usage });
@@ -298,15 +312,27 @@ fn derived(
 
 /// Reads a thread whose newest checkpoint is known.
 fn info(view: ReadView<'_>, thread: i64, newest: i64) -> Res<ThreadInfo> {
+    info_but_writes(view, thread, newest, &|_| false)
+}
+
+/// Reads a thread. The writes of its head are not read if it is known to have none.
+fn info_but_writes(
+    view: ReadView<'_>,
+    thread: i64,
+    newest: i64,
+    has_no_writes: &dyn Fn(&CheckpointRef) -> bool,
+) -> Res<ThreadInfo> {
     let wrong = |reason: &str| corrupt(format!("thread {thread}"), reason);
     let id: Option<String> = view.conn.first(log_sql::PUBLIC_ID, [thread])?;
     let id = id.ok_or_else(|| wrong("the table of threads has it, but it does not exist"))?;
     let id = ThreadId::new(id).map_err(|_| wrong("its id does not match the format"))?;
     let head = view.head(&id, &Namespace::root())?.ok_or_else(|| wrong("it has no head"))?;
-    with_head(view, head, newest)
+    let has_none = has_no_writes(&head.point);
+    debug_assert!(!has_none || view.writes(&head.point).map_or(true, |writes| writes.is_empty()), "the head is bare");
+    with_head(view, head, newest, has_none)
 }
 
-fn with_head(view: ReadView<'_>, head: CheckpointRecord, newest: i64) -> Res<ThreadInfo> {
+fn with_head(view: ReadView<'_>, head: CheckpointRecord, newest: i64, has_no_writes: bool) -> Res<ThreadInfo> {
     let missing = || corrupt(format!("checkpoint {newest}"), "it is missing");
     let updated_at = match head.seq as i64 == newest {
         true => head.created_at,
@@ -314,7 +340,7 @@ fn with_head(view: ReadView<'_>, head: CheckpointRecord, newest: i64) -> Res<Thr
     };
     let fields = view.fields(&head.point.thread)?;
     // A head without tasks may have a partial message.
-    let writes = view.writes(&head.point)?;
+    let writes = if has_no_writes { Vec::new() } else { view.writes(&head.point)? };
     let seq = u64::try_from(newest).map_err(|_| corrupt(format!("checkpoint {newest}"), "its number is negative"))?;
     Ok(ThreadInfo::new(head, seq, updated_at, fields, &writes)?)
 }
@@ -331,7 +357,7 @@ pub(crate) fn uncounted(view: ReadView<'_>, id: &ThreadId) -> Res<Option<ThreadI
     let Some(head) = view.head(id, &root)? else { return Ok(None) };
     let Some(namespace) = view.namespace(id, &root)? else { return Ok(None) };
     let Some((newest, _)) = head::newest(view.conn, namespace)? else { return Ok(None) };
-    with_head(view, head, newest).map(Some)
+    with_head(view, head, newest, false).map(Some)
 }
 
 /// Returns the page of a listing.
