@@ -20,38 +20,19 @@ impl CountedCalls {
     }
 }
 
-/// Notes calls by their names before they reach the log.
-macro_rules! noted {
-    ($(fn $call:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
-        impl Layer for CountedCalls {
-            fn below(&self) -> &dyn Log {
-                &*self.below
-            }
+impl Layer for CountedCalls {
+    fn below(&self) -> &dyn Log {
+        &*self.below
+    }
 
-            $(fn $call(&self, $($arg: $type),*) -> $answer {
-                self.calls.lock().push(stringify!($call));
-                self.below.$call($($arg),*)
-            })*
+    fn before(&self, call: &'static str) {
+        // Capabilities are known without a call.
+        self.calls.lock().extend((call != "capabilities").then_some(call));
+    }
 
-            fn capabilities(&self) -> Capabilities<'_> {
-                Capabilities { queues: Some(self), ..self.below.capabilities() }
-            }
-        }
-    };
-}
-
-type Heads = Result<Vec<Option<StoredHead>>, StoreError>;
-type Records = Result<Vec<Option<CheckpointRecord>>, StoreError>;
-
-noted! {
-    fn submit(batch: Batch) -> CommitHandle;
-    fn commit(batch: &Batch) -> Result<(), StoreError>;
-    fn heads(of: &[NamespaceRef<'_>], parts: HeadParts) -> Heads;
-    fn records(query: &RecordQuery<'_>) -> Records;
-    fn read(at: &CheckpointRef, query: &StateQuery<'_>, visit: VisitState<'_>) -> Result<(), StoreError>;
-    fn versions(at: &CheckpointRef, channel: Option<&str>, down_to: u64, visit: VisitEach<'_, VersionRecord>) -> Result<(), StoreError>;
-    fn writes_of(at: &[&CheckpointRef]) -> Result<Vec<Vec<WriteRecord>>, StoreError>;
-    fn thread_rows(of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> Result<Vec<ThreadRow>, StoreError>;
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities { queues: Some(self), ..self.below.capabilities() }
+    }
 }
 
 impl Queues for CountedCalls {

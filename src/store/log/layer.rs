@@ -1,4 +1,4 @@
-//! A layer over a log: it changes some calls and passes on the others.
+//! A layer over a log: it changes or notes some calls and passes on the others.
 
 use std::fmt;
 
@@ -23,6 +23,10 @@ macro_rules! layer {
             /// Returns the log below.
             fn below(&self) -> &dyn Log;
 
+            /// Runs before each call of the layer, with the name of the call: for counts and traces. This
+            /// implementation does nothing.
+            fn before(&self, _call: &'static str) {}
+
             $(
             #[doc = concat!("See [`Log::", stringify!($call), "`], also for its errors, if it has any.")]
             $(#[$doc])*
@@ -35,6 +39,7 @@ macro_rules! layer {
         impl<L: Layer> Log for L {
             $(
             fn $call(&self $(, $argument: $type)*) $(-> $result)? {
+                Layer::before(self, stringify!($call));
                 Layer::$call(self $(, $argument)*)
             }
             )*
@@ -43,7 +48,8 @@ macro_rules! layer {
 }
 
 layer! {
-    /// A log over another one: a call that the layer does not change goes to the log below. A layer is a [`Log`].
+    /// A log over another one: a call that the layer does not change goes to the log below. A layer is a [`Log`], and
+    /// notes each call that it gets as one in [`Layer::before`].
     ///
     /// # Example
     /// ```

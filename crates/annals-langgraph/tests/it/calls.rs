@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use annals::store::batch::Batch;
-use annals::store::log::{CommitHandle, HeadParts, Layer, Log, NamespaceRef, RecordQuery, StateQuery, VisitState};
-use annals::store::record::{CheckpointRecord, StoredHead, WriteRecord};
-use annals::store::{CheckpointRef, MemoryBackend, OpenOptions, Store, StoreError};
+use annals::store::log::{Layer, Log};
+use annals::store::{MemoryBackend, OpenOptions, Store};
 use annals_langgraph::{Config, LostRace, NewValue, Saver, SaverCheckpoint, Typed};
 use parking_lot::Mutex;
 
@@ -14,11 +12,6 @@ use parking_lot::Mutex;
 struct SaverCalls(MemoryBackend, Mutex<Vec<&'static str>>);
 
 impl SaverCalls {
-    fn note(&self, call: &'static str) -> &MemoryBackend {
-        self.1.lock().push(call);
-        &self.0
-    }
-
     /// Takes the calls since the last time.
     fn take(&self) -> Vec<&'static str> {
         std::mem::take(&mut self.1.lock())
@@ -30,28 +23,8 @@ impl Layer for SaverCalls {
         &self.0
     }
 
-    fn submit(&self, batch: Batch) -> CommitHandle {
-        self.note("submit").submit(batch)
-    }
-
-    fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
-        self.note("commit").commit(batch)
-    }
-
-    fn heads(&self, of: &[NamespaceRef<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
-        self.note("heads").heads(of, parts)
-    }
-
-    fn records(&self, query: &RecordQuery<'_>) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
-        self.note("records").records(query)
-    }
-
-    fn read(&self, at: &CheckpointRef, query: &StateQuery<'_>, visit: VisitState<'_>) -> Result<(), StoreError> {
-        self.note("read").read(at, query, visit)
-    }
-
-    fn writes_of(&self, at: &[&CheckpointRef]) -> Result<Vec<Vec<WriteRecord>>, StoreError> {
-        self.note("writes_of").writes_of(at)
+    fn before(&self, call: &'static str) {
+        self.1.lock().push(call);
     }
 }
 

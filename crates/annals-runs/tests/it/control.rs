@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals::base::ThreadId;
-use annals::store::log::{HeadParts, Layer, Log, NamespaceRef, ThreadParts, ThreadRow, ThreadRows};
-use annals::store::record::StoredHead;
-use annals::store::{MemoryBackend, OpenOptions, StoreError};
+use annals::store::log::{Layer, Log};
+use annals::store::{MemoryBackend, OpenOptions};
 use annals_runs::ControlOrder;
 use annals_runs::prelude::*;
 
@@ -19,14 +18,8 @@ impl Layer for CountedReads {
         &self.0
     }
 
-    fn heads(&self, of: &[NamespaceRef<'_>], parts: HeadParts) -> Result<Vec<Option<StoredHead>>, StoreError> {
-        self.1.fetch_add(1, Ordering::Relaxed);
-        self.0.heads(of, parts)
-    }
-
-    fn thread_rows(&self, of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> Result<Vec<ThreadRow>, StoreError> {
-        self.1.fetch_add(1, Ordering::Relaxed);
-        self.0.thread_rows(of, parts)
+    fn before(&self, call: &'static str) {
+        self.1.fetch_add(u64::from(["heads", "thread_rows"].contains(&call)), Ordering::Relaxed);
     }
 }
 
