@@ -4,13 +4,7 @@ use super::build::*;
 use crate::store::memory::MemoryBackend;
 
 fn batches(backend: &dyn Log, thread: &ThreadId) -> Vec<Batch> {
-    let mut found = Vec::new();
-    let read = backend.batches(thread, &mut |batch| {
-        found.push(batch);
-        Ok(())
-    });
-    read.expect("a thread is read as batches");
-    found
+    seen(|found| backend.batches(thread, &mut |batch| see(found, batch).map(drop)))
 }
 
 /// Holds the law for a thread without pruned checkpoints and forks of other threads.
@@ -18,10 +12,7 @@ pub(super) fn law(backend: &dyn Log, thread: &ThreadId) {
     let (first, other) = (batches(backend, thread), MemoryBackend::new());
     first.iter().for_each(|batch| other.commit(batch).expect("an empty backend takes the batches"));
     let again = batches(&other, thread);
-    for (n, (first, again)) in first.iter().zip(&again).enumerate() {
-        assert_eq!(first, again, "batch {n}");
-    }
-    assert_eq!(first.len(), again.len());
+    assert_eq!(first, again);
     let heads = |backend: &dyn Log| {
         let spaces: Vec<Namespace> = backend.namespaces(thread).expect("namespaces are read");
         let head = |space| backend.head_id(thread, &space).expect("a head is read").map(|id| (space, id));

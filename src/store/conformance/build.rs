@@ -7,20 +7,11 @@ pub(super) use crate::base::{
     CheckpointId, Codec, Encoded, IdSource, Map, Namespace, RunId, TaskId, ThreadId, Timestamp, Value,
 };
 pub(super) use crate::limits::*;
-pub(super) use crate::store::backend::derived;
-pub(super) use crate::store::batch::*;
-pub(super) use crate::store::counts::{ThreadCounts, pruned_metadata};
-pub(super) use crate::store::error::StoreError;
-pub(super) use crate::store::lease::*;
-pub(super) use crate::store::log::*;
-pub(super) use crate::store::mark::WriteMark;
-pub(super) use crate::store::operation::*;
-pub(super) use crate::store::record::*;
-pub(super) use crate::store::search::{SearchHit, SearchOptions, SearchPage, SearchQuery};
-pub(super) use crate::store::side_tables::*;
-pub(super) use crate::store::status::StatusKind;
-pub(super) use crate::store::threads::{ThreadInfo, ThreadQuery};
-pub(super) use crate::store::{ItemRange, Pruned, check::Invariant};
+pub(super) use crate::store::{
+    ItemRange, Pruned, SearchOptions, SearchQuery, StatusKind, StoreError, ThreadCounts, ThreadInfo, ThreadQuery,
+    WriteMark, backend::derived, batch::*, check::Invariant, counts::pruned_metadata, lease::*, log::*, operation::*,
+    record::*, search::SearchHit, search::SearchPage, side_tables::*,
+};
 pub(super) use parking_lot::Mutex;
 pub(super) use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 pub(super) use std::ops::{Range, RangeInclusive};
@@ -287,6 +278,13 @@ impl CasePlace<'_> {
         commit(self.backend, &self.pending(n, writes(n, of, new)));
     }
 
+    /// Lets a task of checkpoint `n` wait, with a timer.
+    pub(super) fn wait(&self, n: u64, mark: WriteMark, wake_at: u64) {
+        let write = write(-3, "special", "a value").with_mark(Some(mark));
+        let timers = vec![NewTimer::new(id(n), task(1), Some(moment(wake_at)))];
+        commit(self.backend, &Batch { timers, ..self.pending(n, writes(n, 1, vec![write])) });
+    }
+
     /// Returns the number of the head, which all reads of heads agree on.
     pub(super) fn head(&self) -> Option<u64> {
         let (backend, thread, namespace) = (self.backend, &self.thread, &self.namespace);
@@ -299,12 +297,6 @@ impl CasePlace<'_> {
         let shown = with_writes.map(|head| (number(head.checkpoint), head.writes, head.lease));
         assert_eq!(shown, writes.map(|(head, writes)| (head, writes, lease)));
         head
-    }
-
-    /// Returns whether a checkpoint of the namespace continues its head.
-    pub(super) fn is_continued(&self) -> bool {
-        let head = self.backend.head_with_writes(&self.thread, &self.namespace);
-        head.expect("reads the head with its writes").is_some_and(|head| head.is_continued)
     }
 
     pub(super) fn found(&self, n: u64) -> Option<CheckpointRecord> {
@@ -332,25 +324,11 @@ impl CasePlace<'_> {
         self.state(n).channels.into_iter().find(|record| &*record.channel == channel)
     }
 
-    /// Returns the content of a channel at checkpoint `n`, as text; `-` if it was never written.
-    pub(super) fn text(&self, n: u64, channel: &str) -> String {
-        match self.channel(n, channel).map(|record| record.value) {
-            None => "-".into(),
-            Some(ChannelValue::Empty) => "(empty)".into(),
-            Some(ChannelValue::Value(payload)) => text_of(&payload.data),
-            Some(ChannelValue::Items) => "(items)".into(),
-        }
-    }
-
     /// Reads items as (position, ordinal, task, payload).
     pub(super) fn items(&self, n: u64, channel: &str, range: ItemRange) -> Vec<(u64, u64, Option<u32>, Payload)> {
-        let mut found = Vec::new();
-        let visited = self.backend.items(&self.point(n), channel, range, &mut |row| {
-            found.push((row.position, row.ordinal, row.task, row.payload.to_payload()));
-            Ok(())
-        });
-        visited.expect("reads items");
-        found
+        let of_row = |row: ItemRow<'_>| (row.position, row.ordinal, row.task, row.payload.to_payload());
+        let at = self.point(n);
+        seen(|found| self.backend.items(&at, channel, range, &mut |row| see(found, of_row(row)).map(drop)))
     }
 
     /// Returns items of the channel `list` at checkpoint `n`: `position=text`, in order.
@@ -361,10 +339,6 @@ impl CasePlace<'_> {
 
     pub(super) fn list(&self, n: u64) -> String {
         self.range(n, ItemRange::All)
-    }
-
-    pub(super) fn list_len(&self, n: u64, channel: &str) -> u64 {
-        self.backend.list_len(&self.point(n), channel).expect("reads the length of a list")
     }
 
     pub(super) fn writes(&self, n: u64) -> Vec<WriteRecord> {
@@ -383,7 +357,11 @@ impl CasePlace<'_> {
 
     /// Prunes the checkpoints from one number to another, which lie beside one another on one branch.
     pub(super) fn prune(&self, first: u64, last: u64) -> Pruned {
-        self.backend.prune(&self.thread, &[self.span(first, last)]).expect("checkpoints are pruned")
+        self.prune_spans(&[self.span(first, last)])
+    }
+
+    pub(super) fn prune_spans(&self, spans: &[PruneSpan]) -> Pruned {
+        self.backend.prune(&self.thread, spans).expect("checkpoints are pruned")
     }
 
     pub(super) fn span(&self, first: u64, last: u64) -> PruneSpan {
@@ -403,6 +381,25 @@ pub(super) fn delete(backend: &dyn Log, places: &[&CasePlace<'_>]) {
 pub(super) fn reclaim(backend: &dyn Log) {
     let erasure = backend.capabilities().file.map_or(Ok(Erasure::Erased), FileStore::reclaim);
     assert_eq!(erasure.expect("deleted threads are reclaimed"), Erasure::Erased, "no reader is in the way");
+}
+
+/// Deletes threads, and erases them.
+pub(super) fn erase(backend: &dyn Log, places: &[&CasePlace<'_>]) {
+    delete(backend, places);
+    reclaim(backend);
+}
+
+/// Returns what a read shows its visitor, which [`see`] adds.
+pub(super) fn seen<T, R>(read: impl FnOnce(&mut Vec<T>) -> Result<R, StoreError>) -> Vec<T> {
+    let mut found = Vec::new();
+    read(&mut found).expect("the read is made");
+    found
+}
+
+/// Adds what a visitor is shown, and goes on.
+pub(super) fn see<T>(found: &mut Vec<T>, shown: T) -> Result<bool, StoreError> {
+    found.push(shown);
+    Ok(true)
 }
 
 /// Returns the numbers of the checkpoints of a page.
@@ -504,19 +501,17 @@ pub(super) fn owner(n: u8) -> LeaseOwner {
     LeaseOwner::new([n; 16])
 }
 
-/// Runs a part of each of several threads at once. Returns the number of those that returned true.
-pub(super) fn at_once(threads: u64, run: impl Fn(u64) -> bool + Sync) -> usize {
-    let (won, start) = (AtomicUsize::new(0), std::sync::Barrier::new(threads as usize));
+/// Runs a part on each of several threads at once, and returns what each returned.
+pub(super) fn at_once<T: Send>(threads: u64, run: impl Fn(u64) -> T + Sync) -> Vec<T> {
+    let start = std::sync::Barrier::new(threads as usize);
+    let part = &|n| {
+        start.wait();
+        run(n)
+    };
     std::thread::scope(|scope| {
-        for n in 0..threads {
-            let (won, start, run) = (&won, &start, &run);
-            scope.spawn(move || {
-                start.wait();
-                won.fetch_add(usize::from(run(n)), Ordering::Relaxed)
-            });
-        }
-    });
-    won.into_inner()
+        let parts: Vec<_> = (0..threads).map(|n| scope.spawn(move || part(n))).collect();
+        parts.into_iter().map(|part| part.join().expect("the part of a thread ends")).collect()
+    })
 }
 
 /// Verifies that a check finds nothing wrong.

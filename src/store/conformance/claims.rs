@@ -5,9 +5,7 @@ use super::build::*;
 /// Stores a run of a graph that is due, at checkpoint `n`, with further members of its metadata.
 fn enqueue<'b>(backend: &'b dyn Log, name: &str, n: u64, graph: &str, more: &str) -> CasePlace<'b> {
     let place = root_of(backend, name);
-    let mut batch = place.batch(None, [begin(n).tasks(&["x"])]);
-    batch.checkpoints[0].metadata = Some(format!(r#"{{"graph": "{graph}"{more}}}"#));
-    commit(backend, &batch);
+    place.add(begin(n).tasks(&["x"]).metadata(format!(r#"{{"graph": "{graph}"{more}}}"#)));
     place
 }
 
@@ -37,13 +35,6 @@ fn release(place: &CasePlace<'_>, n: u8) {
 fn pauses(place: &CasePlace<'_>, n: u64, pauses: bool) {
     let (before, after) = if pauses { (None, Some("")) } else { (Some(""), None) };
     _ = operate(place.backend, n, vec![fact(place, "paused", before, after)]);
-}
-
-/// Lets the task of checkpoint `n` wait, with a timer.
-fn waits(place: &CasePlace<'_>, n: u64, mark: WriteMark, wake_at: u64) {
-    let write = write(-3, "special", "a value").with_mark(Some(mark));
-    let timers = vec![NewTimer::new(id(n), task(1), Some(moment(wake_at)))];
-    commit(place.backend, &Batch { timers, ..place.pending(n, writes(n, 1, vec![write])) });
 }
 
 pub(super) fn order(backend: &dyn Log) {
@@ -77,9 +68,9 @@ pub(super) fn timers(backend: &dyn Log) {
     let sleeps = enqueue(backend, "a", 1, "work", "");
     let asked = enqueue(backend, "b", 2, "work", r#", "priority": 3"#);
     let other = enqueue(backend, "c", 3, "other", "");
-    waits(&sleeps, 1, WriteMark::WakesAt(moment(30)), 30);
-    waits(&asked, 2, WriteMark::Waits, 40);
-    waits(&other, 3, WriteMark::WakesAt(moment(20)), 20);
+    sleeps.wait(1, WriteMark::WakesAt(moment(30)), 30);
+    asked.wait(2, WriteMark::Waits, 40);
+    other.wait(3, WriteMark::WakesAt(moment(20)), 20);
     let at = |owners, now| asks(owners, now).queue("work", []);
     let early = claims(backend, &at(1..9, 10));
     assert_eq!((early.runs.len(), early.next_at), (0, Some(moment(20))), "the first timer, of any graph");
@@ -139,10 +130,8 @@ pub(super) fn lapsed(backend: &dyn Log) {
     assert_eq!(lease(&ask(2, 30)), Some((2, 1)), "its owner has died");
     let late = Batch { lease: Some(NewLease::hold(owner(1))), ..place.batch(Some(1), [on(2, 1)]) };
     assert!(matches!(backend.commit(&late), Err(StoreError::LeaseLost { .. })), "the first owner is refused");
-    let mut held = place.batch(Some(1), [on(2, 1).tasks(&["x"])]);
-    held.lease = Some(NewLease::hold(owner(2)));
-    held.checkpoints[0].metadata = Some(r#"{"graph": "work"}"#.into());
-    commit(backend, &held);
+    let held = place.batch(Some(1), [on(2, 1).tasks(&["x"]).metadata(r#"{"graph": "work"}"#)]);
+    commit(backend, &Batch { lease: Some(NewLease::hold(owner(2))), ..held });
     release(&place, 2);
     assert_eq!(lease(&ask(3, 31)), Some((3, 0)), "the lease was released");
     let failed = write(-1, "special", "a value").with_mark(Some(WriteMark::GivenUp));
@@ -154,19 +143,12 @@ pub(super) fn lapsed(backend: &dyn Log) {
 pub(super) fn race(backend: &dyn Log) {
     const RUNS: u64 = 40;
     (1..=RUNS).for_each(|n| _ = enqueue(backend, &format!("t{n}"), n, "work", ""));
-    let take = |process: u8| {
-        let mut taken = Vec::new();
-        for round in 0..RUNS as u8 {
-            let owners = (0..2).map(|n| LeaseOwner::new([process, round, n, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
-            let query = ClaimQuery::new(owners, moment(50), moment(60)).queue("work", []);
-            taken.extend(claims(backend, &query).runs.into_iter().map(|run| run.info.id().clone()));
-        }
-        taken
+    let take = |process: u64, round: u64| {
+        let owners = (0..2).map(|n| LeaseOwner::new(u128::from(100 * process + 2 * round + n).to_be_bytes()));
+        claims(backend, &ClaimQuery::new(owners, moment(50), moment(60)).queue("work", [])).runs
     };
-    let taken: Vec<ThreadId> = std::thread::scope(|scope| {
-        let claimants: Vec<_> = (1..9).map(|process| scope.spawn(move || take(process))).collect();
-        claimants.into_iter().flat_map(|claimant| claimant.join().expect("it claims")).collect()
-    });
+    let runs = at_once(8, |process| (0..RUNS).flat_map(|round| take(process, round)).collect::<Vec<_>>()).concat();
+    let taken: Vec<&ThreadId> = runs.iter().map(|run| run.info.id()).collect();
     assert_eq!(taken.len() as u64, RUNS, "each run is claimed, and once");
-    assert_eq!(taken.iter().collect::<BTreeSet<_>>().len() as u64, RUNS, "{taken:?}");
+    assert_eq!(BTreeSet::from_iter(&taken).len() as u64, RUNS, "{taken:?}");
 }

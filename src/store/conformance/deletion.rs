@@ -3,11 +3,6 @@
 use super::build::*;
 use super::pruning;
 
-fn erase(backend: &dyn Log, places: &[&CasePlace<'_>]) {
-    delete(backend, places);
-    reclaim(backend);
-}
-
 /// Fills a thread with every kind of row; its large texts are those of every other one.
 fn fill(place: &CasePlace<'_>) {
     pruning::fill(place, 1..=9);
@@ -24,8 +19,8 @@ pub(super) fn whole(backend: &dyn Log) {
     erase(backend, &[]);
     erase(backend, &[&gone, &missing]);
     assert_eq!((gone.head(), gone.inside("a:1").head(), gone.namespaces()), (None, None, vec![]));
-    assert_eq!(refusal(backend.state(&gone.point(1))), "not found");
-    assert_eq!(refusal(backend.writes(&gone.point(1))), "not found");
+    let reads = [refusal(backend.state(&gone.point(1))), refusal(backend.writes(&gone.point(1)))];
+    assert_eq!(reads, ["not found"; 2]);
     let conflict = "gone/ is at none, not 1";
     let pending = gone.pending(1, writes(1, 1, vec![write(0, "x", "late")]));
     refuses(backend, [(gone.batch(Some(1), [on(2, 1)]), conflict), (pending, conflict)]);

@@ -7,6 +7,9 @@ const CHANNELS: [&str; 3] = ["list", "other", "value"];
 
 type CasePlaces<'b> = [CasePlace<'b>; 4];
 
+/// The place and the number of a parent.
+type Above<'b> = Option<(CasePlace<'b>, u64)>;
+
 /// Histories in two threads and two namespaces: branches, forks, lists that begin as others, writes and what is taken
 /// over of them, moves of heads, names, facts, timers, repeats and conflicts.
 pub(super) fn random(backend: &dyn Log) {
@@ -36,7 +39,7 @@ pub(super) fn random(backend: &dyn Log) {
                     refuses(backend, [(both, &*text), (place.pending(n, late), &*text)]);
                 }
                 (_, head) => {
-                    let first = checkpoint(&mut dice, &places, place, 2 * n, head);
+                    let first = checkpoint(&mut dice, &places, place, 2 * n);
                     // The parent of the second one comes in the same batch.
                     let taken = writes(2 * n, 1, vec![write(0, "value", "next")]);
                     let second = on(2 * n + 1, 2 * n).tasks(&["a", "b", "c"]).consumed(taken);
@@ -64,7 +67,7 @@ fn prune(dice: &mut Dice, place: &CasePlace<'_>) {
         let first = dice.below(of.ordinal + 1);
         PruneSpan::new(of.branch, first, first + dice.below(20))
     });
-    place.backend.prune(&place.thread, &spans).expect("checkpoints are pruned");
+    place.prune_spans(&spans);
 }
 
 /// Returns some value of a write.
@@ -140,19 +143,13 @@ fn set_timers(dice: &mut Dice, place: &CasePlace<'_>, head: u64) {
 
 /// Returns the next checkpoint of a place: three of four go on from the head, the others fork off any checkpoint, or
 /// begin anew.
-fn checkpoint(
-    dice: &mut Dice,
-    places: &CasePlaces<'_>,
-    place: &CasePlace<'_>,
-    n: u64,
-    head: Option<u64>,
-) -> CheckpointDraft {
+fn checkpoint(dice: &mut Dice, places: &CasePlaces<'_>, place: &CasePlace<'_>, n: u64) -> CheckpointDraft {
     // Nothing in the first thread builds on the other one.
     let sources = if place.thread == places[3].thread { &places[..] } else { &places[..3] };
     let from = match dice.below(40) {
         0 => None,
         1..10 => dice.pick(sources).and_then(|from| dice.pick(&from.stored()).map(|n| (from, n))),
-        _ => head.map(|head| (place.clone(), head)).or_else(|| Some((places[0].clone(), places[0].head()?))),
+        _ => [place, &places[0]].into_iter().find_map(|of| Some((of.clone(), of.head()?))),
     };
     let is_local = from.as_ref().is_some_and(|(from, _)| from.point(n) == place.point(n));
     let mut draft = match &from {
@@ -167,26 +164,23 @@ fn checkpoint(
     }
     draft.0.run = draft.0.run.or(Some(RunId::from_key(&place.thread, &(n % 5).to_string())));
     draft = draft.tasks(&["a", "b", "c"]);
-    let Some((from, parent)) = &from else { return change(dice, draft, place, n, None) };
-    if is_local && dice.below(3) == 0 {
+    if let Some((_, parent)) = &from
+        && is_local
+        && dice.below(3) == 0
+    {
         draft = draft.consumed(some_writes(dice, *parent));
     }
-    if dice.below(3) == 0 {
+    if from.is_some() && dice.below(3) == 0 {
         draft = draft.seen(["n", "m"][dice.below(2) as usize], &[("list", n), ("value", 1)]);
     }
-    change(dice, draft, place, n, Some((from, *parent)))
+    change(dice, draft, place, from)
 }
 
 /// Changes some channels.
-fn change(
-    dice: &mut Dice,
-    mut draft: CheckpointDraft,
-    place: &CasePlace<'_>,
-    n: u64,
-    parent: Option<(&CasePlace<'_>, u64)>,
-) -> CheckpointDraft {
+fn change(dice: &mut Dice, mut draft: CheckpointDraft, place: &CasePlace<'_>, parent: Above<'_>) -> CheckpointDraft {
+    let n = number(draft.0.id);
     // What the tasks of the parent wrote: the first write of an index stays.
-    let stored = parent.into_iter().flat_map(|(from, parent)| from.writes(parent));
+    let stored = parent.iter().flat_map(|(from, parent)| from.writes(*parent));
     let consumed = draft.0.consumed.iter().flat_map(|of| of.writes.iter().map(|new| (of.task, new.index, &new.value)));
     let mut written = BTreeMap::new();
     let all = stored.map(|of| (of.task, of.index, of.value)).chain(consumed.map(|of| (of.0, of.1, of.2.clone())));
@@ -213,7 +207,7 @@ fn change(
             },
             _ if channel == "value" => ChangeValue::Value(content(dice, n)),
             _ => {
-                let items = parent.map(|(from, parent)| from.items(parent, channel, ItemRange::All));
+                let items = parent.as_ref().map(|(from, parent)| from.items(*parent, channel, ItemRange::All));
                 let held = items.into_iter().flatten().map(|of| of.0).collect();
                 ChangeValue::Items(items_after(dice, held, |dice, part| content(dice, 1_000 * n + part)))
             }

@@ -37,11 +37,7 @@ pub(super) fn ranges(backend: &dyn Log) {
     place.add(on(3, 2).items("list", 3, vec![put(far, "far"), put(1 << 40, "middle")]));
     place.add(on(4, 3).items("list", 4, vec![delete_range(4, far)]));
     place.add(on(5, 4).items("list", 5, vec![delete_range(0, far + 1), put(7, "7")]));
-    let mut visited = Vec::new();
-    let stopped = backend.versions(&place.point(2), None, 0, &mut |version| {
-        visited.push(version.channel.ordinal);
-        Ok(false)
-    });
-    stopped.expect("reads versions");
+    let stop = |found: &mut Vec<u64>, at: &VersionRecord| see(found, at.channel.ordinal).map(|_| false);
+    let visited = seen(|found| backend.versions(&place.point(2), None, 0, &mut |version| stop(found, version)));
     assert_eq!(visited, [1, 1], "the versions of a checkpoint are visited together");
 }

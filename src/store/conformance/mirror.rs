@@ -4,18 +4,13 @@
 //! checkpoints must show. *Absent:* leases, texts that are searched, and the rules by which a log refuses.
 
 use super::build::*;
+use std::cmp::Reverse;
 
 /// The namespace of a thread.
 type MirrorPlace = (ThreadId, Namespace);
 
 /// The items of a list by their positions: ordinal, task and content.
 type MirrorItems = BTreeMap<u64, (u64, Option<u32>, Payload)>;
-
-/// A checkpoint, and the record that was found of it.
-type FoundRecord<'f> = (&'f CheckpointRef, &'f CheckpointRecord);
-
-/// The parent of a new checkpoint, and its own ordinal.
-type Above<'p> = (Option<&'p MirrorPoint>, u64);
 
 /// What a checkpoint must show.
 #[derive(Clone, Debug)]
@@ -150,12 +145,6 @@ fn place_of(at: &CheckpointRef) -> MirrorPlace {
     (at.thread.clone(), at.namespace.clone())
 }
 
-impl MirrorPoint {
-    fn first(state: StateRecord, opened: CheckpointRef) -> Self {
-        Self { state, lists: BTreeMap::new(), writes: BTreeMap::new(), changed: BTreeMap::new(), opened }
-    }
-}
-
 impl Mirrored {
     fn point(&self, at: &CheckpointRef) -> &MirrorPoint {
         &self.points[&place_of(at)][&at.checkpoint]
@@ -215,30 +204,28 @@ impl Mirrored {
         let newest = self.points.get(place).and_then(|of| of.keys().next_back()).copied();
         let opened = parent.filter(|_| record.parent.is_some() && record.parent == newest);
         let opened = opened.map_or(&at, |parent| &parent.opened).clone();
-        let mut point = match parent {
-            Some(parent) => MirrorPoint { opened, ..parent.clone() },
-            None => MirrorPoint::first(StateRecord::new(record.clone()), opened),
-        };
-        (point.writes, point.changed) = Default::default();
+        let of_parent = parent.map(|parent| (parent.state.clone(), parent.lists.clone()));
+        let (state, lists) = of_parent.unwrap_or_else(|| (StateRecord::new(record.clone()), BTreeMap::new()));
+        let mut point = MirrorPoint { state, lists, writes: BTreeMap::new(), changed: BTreeMap::new(), opened };
+        point.state.checkpoint = record;
         for seen in &new.seen {
             point.state.seen.retain(|of| of.node != seen.node);
             point.state.seen.push(seen.clone());
         }
         point.state.seen.sort_by(|a, b| a.node.cmp(&b.node));
         point.state.updated.clear();
-        new.changes.iter().for_each(|change| self.change(&mut point, (parent, record.ordinal), place, change));
+        new.changes.iter().for_each(|change| self.change(&mut point, parent, change));
         point.state.updated.sort();
         point.state.channels.sort_by(|a, b| a.channel.cmp(&b.channel));
-        let passed = record.parent;
-        point.state.checkpoint = record;
+        let passed = point.state.checkpoint.parent;
         self.timers.retain(|(of, _), (checkpoint, _)| of != place || Some(*checkpoint) != passed);
         self.points.entry(place.clone()).or_default().insert(new.id, point);
         self.heads.insert(place.clone(), Some(new.id));
         self.order.push(at);
     }
 
-    fn change(&self, point: &mut MirrorPoint, (parent, ordinal): Above<'_>, place: &MirrorPlace, change: &Change) {
-        let Change { channel, version, value, task, .. } = change;
+    fn change(&self, point: &mut MirrorPoint, parent: Option<&MirrorPoint>, change: &Change) {
+        let (Change { channel, version, value, task, .. }, ordinal) = (change, point.state.checkpoint.ordinal);
         let content = |data: &Data| match data {
             Data::New(payload) => payload.clone(),
             Data::OfWrite(of) => {
@@ -261,7 +248,8 @@ impl Mirrored {
                         ItemOp::Delete => _ = items.remove(position),
                         ItemOp::DeleteRange { end } => items.retain(|at, _| !(*position..*end).contains(at)),
                         ItemOp::Reference(of) => {
-                            let of_point = &self.points[&(place.0.clone(), of.namespace.clone())][&of.checkpoint];
+                            let thread = point.opened.thread.clone();
+                            let of_point = &self.points[&(thread, of.namespace.clone())][&of.checkpoint];
                             items = of_point.lists.get(&*of.channel).cloned().unwrap_or_default().0;
                             items.values_mut().for_each(|item| (item.0, item.1) = (ordinal, *task));
                             reference = Some(of.clone());
@@ -311,14 +299,6 @@ impl Mirrored {
 
     /// Compares the heads, and the tasks that sleep at them.
     fn compare_heads(&self, log: &dyn Log) {
-        for (place @ (thread, namespace), head) in &self.heads {
-            let at = CasePlace { backend: log, thread: thread.clone(), namespace: namespace.clone() };
-            assert_eq!(at.head(), head.map(number), "the head of {place:?}");
-            let newest = self.points[place].keys().next_back().copied();
-            let is_child = |of: &MirrorPoint| of.state.checkpoint.parent == *head;
-            let is_continued = head.is_some() && *head != newest && self.points[place].values().any(is_child);
-            assert_eq!(at.is_continued(), is_continued, "whether the head of {place:?} is continued");
-        }
         let sleeps = |((place, task), (checkpoint, wake_at)): (&(MirrorPlace, TaskId), &(CheckpointId, Timestamp))| {
             let point = CheckpointRef::new(place.0.clone(), place.1.clone(), *checkpoint);
             (self.heads[place] == Some(*checkpoint)).then(|| TimerRecord::new(point, *task, *wake_at))
@@ -329,13 +309,18 @@ impl Mirrored {
         for due_by in timers.iter().map(|timer| timer.wake_at).collect::<BTreeSet<_>>() {
             for limit in [1, 9] {
                 let due = timers.iter().filter(|timer| timer.wake_at <= due_by).take(limit);
-                assert!(
-                    log.timers(Some(due_by), limit).expect("timers are listed").iter().eq(due),
-                    "due by {due_by:?}"
-                );
+                let found = log.timers(Some(due_by), limit).expect("timers are listed");
+                assert!(found.iter().eq(due), "due by {due_by:?}");
             }
         }
-        for (thread, namespace) in self.heads.keys() {
+        for (place @ (thread, namespace), head) in &self.heads {
+            let at = CasePlace { backend: log, thread: thread.clone(), namespace: namespace.clone() };
+            assert_eq!(at.head(), head.map(number), "the head of {place:?}");
+            let newest = self.points[place].keys().next_back().copied();
+            let is_child = |of: &MirrorPoint| of.state.checkpoint.parent == *head;
+            let is_continued = head.is_some() && *head != newest && self.points[place].values().any(is_child);
+            let found = log.head_with_writes(thread, namespace).expect("reads the head with its writes");
+            assert_eq!(found.is_some_and(|head| head.is_continued), is_continued, "whether {place:?} goes on");
             let own = |timer: &&TimerRecord| (&timer.point.thread, &timer.point.namespace) == (thread, namespace);
             let found = log.timers_of(thread, namespace).expect("timers of a namespace");
             assert!(found.iter().eq(timers.iter().filter(own)), "{found:?}");
@@ -370,9 +355,9 @@ impl Mirrored {
         let mut writes = log.writes_of(&kept).expect("reads writes").into_iter();
         assert_eq!((records.len(), writes.len()), (all.len(), kept.len()));
         for (n, (at, record)) in all.into_iter().zip(records).enumerate() {
-            let record = record.expect("it is stored");
+            let record = record.filter(|record| record.point == *at).expect("it is stored");
             let stored = if self.is_pruned(at) { None } else { writes.next() };
-            self.compare_found(log, (at, &record), stored, (n + self.comparisons).is_multiple_of(step));
+            self.compare_found(log, &record, stored, (n + self.comparisons).is_multiple_of(step));
             assert!(std::mem::replace(&mut seq, record.seq) < record.seq, "the order of the log at {at:?}");
             let opened = &self.point(at).opened;
             assert_eq!(branches.entry(record.branch).or_insert(opened), &opened, "the branch of {at:?}");
@@ -410,7 +395,7 @@ impl Mirrored {
         let all = CheckpointQuery { namespace: None, ..CheckpointQuery::new(thread.clone(), Namespace::root()) };
         let kept = own.iter().filter(|at| !self.is_pruned(at));
         let mut newest_first: Vec<u64> = kept.map(|at| number(at.checkpoint)).collect();
-        newest_first.sort_by_key(|n| std::cmp::Reverse(*n));
+        newest_first.sort_by_key(|n| Reverse(*n));
         assert_eq!(page(log, &all), newest_first, "the checkpoints of all namespaces");
         let first = page(log, &CheckpointQuery { limit: 3, ..all });
         assert_eq!(first, newest_first[..newest_first.len().min(3)], "a page of all namespaces");
@@ -434,18 +419,14 @@ impl Mirrored {
     /// Compares all that a new checkpoint shows.
     fn compare_point(&self, log: &dyn Log, at: &CheckpointRef) {
         let found = log.checkpoint(at).expect("reads a checkpoint").expect("it is stored");
-        self.compare_found(log, (at, &found), Some(log.writes(at).expect("reads writes")), true);
+        assert_eq!(found.point, *at);
+        self.compare_found(log, &found, Some(log.writes(at).expect("reads writes")), true);
     }
 
     /// Compares the rest of a checkpoint of which the record and the writes were read; of one that is pruned there are
     /// none.
-    fn compare_found(
-        &self,
-        log: &dyn Log,
-        (at, found): FoundRecord<'_>,
-        stored: Option<Vec<WriteRecord>>,
-        is_deep: bool,
-    ) {
+    fn compare_found(&self, log: &dyn Log, found: &CheckpointRecord, stored: Option<Vec<WriteRecord>>, is_deep: bool) {
+        let at = &found.point;
         let MirrorPoint { mut state, lists, writes, .. } = self.point(at).clone();
         (state.checkpoint.seq, state.checkpoint.branch) = (found.seq, found.branch);
         if self.is_pruned(at) {
@@ -493,7 +474,7 @@ impl Mirrored {
         for (channel, (items, reference)) in &lists {
             let all = rows(items);
             let read = |range| place.items(n, channel, range);
-            assert_eq!(place.list_len(n, channel), all.len() as u64);
+            assert_eq!(log.list_len(at, channel).expect("reads the length of a list"), all.len() as u64);
             assert_eq!(read(ItemRange::Tail(3)), all[all.len().saturating_sub(3)..], "the tail");
             let inside: Vec<_> = all.iter().filter(|of| (from..from + 9).contains(&of.0)).cloned().collect();
             assert_eq!(read(ItemRange::Positions(from, from + 9)), inside, "positions from {from} on");
@@ -525,18 +506,13 @@ impl Mirrored {
                     channels.map(|of| (of.clone(), point.changed.get(&of.channel).cloned().unwrap_or(0..0)))
                 });
                 let (written, changed): (Vec<ChannelRecord>, Vec<Range<u64>>) = written.unzip();
-                let mut found: Vec<VersionRecord> = Vec::new();
-                let read = log.versions(at, channel, down_to, &mut |version| {
-                    assert_eq!(version.positions.is_some(), version.channel.value == ChannelValue::Items);
-                    let is_older = |last: &VersionRecord| last.channel.ordinal >= version.channel.ordinal;
-                    assert!(found.last().is_none_or(is_older), "newest first");
-                    found.push(version.clone());
-                    Ok(true)
-                });
-                read.expect("reads versions");
-                let order =
-                    |of: &VersionRecord| (std::cmp::Reverse(of.channel.ordinal), Arc::clone(&of.channel.channel));
-                found.sort_by_key(order);
+                let mut found: Vec<VersionRecord> =
+                    seen(|found| log.versions(at, channel, down_to, &mut |version| see(found, version.clone())));
+                let is_of_items =
+                    |of: &VersionRecord| of.positions.is_some() == (of.channel.value == ChannelValue::Items);
+                assert!(found.iter().all(is_of_items), "{found:?}");
+                assert!(found.is_sorted_by_key(|of| Reverse(of.channel.ordinal)), "newest first");
+                found.sort_by_key(|of| (Reverse(of.channel.ordinal), Arc::clone(&of.channel.channel)));
                 let shown = || format!("the versions of {channel:?} down to {down_to} at {at:?}");
                 assert!(found.iter().map(|of| &of.channel).eq(&written), "{}: {found:?}", shown());
                 let holds = |(of, changed): (&VersionRecord, &Range<u64>)| {

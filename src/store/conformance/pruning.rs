@@ -4,8 +4,7 @@ use super::build::*;
 
 /// Deletes threads, of which nothing may be left.
 pub(super) fn leave_nothing(backend: &dyn Log, places: &[&CasePlace<'_>]) {
-    delete(backend, places);
-    reclaim(backend);
+    erase(backend, places);
     clean(backend);
     assert_eq!(backend.check().expect("the check runs").values, 0, "nothing is left");
 }

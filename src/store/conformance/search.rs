@@ -240,8 +240,7 @@ pub(super) fn parts(backend: &dyn Log) {
     fork.add(fork_of(1, place.point(9)).items("draft", 9, vec![part(8, "end")]));
     fork.add(on(2, 1).items("draft", 10, vec![part(9, "ing")]));
     finds(backend, [(query("ending"), &["fork/ draft 9 [ending]"][..])]);
-    delete(backend, &[&place, &fork]);
-    reclaim(backend);
+    erase(backend, &[&place, &fork]);
     finds(backend, [(query("gasthof"), &[][..])]);
 }
 

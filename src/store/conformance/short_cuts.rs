@@ -85,15 +85,10 @@ fn of_namespace(place: &CasePlace<'_>) {
 
 fn of_state(CasePlace { backend, .. }: &CasePlace<'_>, at: &CheckpointRef) {
     let parts = |derives: bool, query: &StateQuery<'_>| {
-        let mut found = Vec::new();
-        let mut visit = |part: StatePart<'_>| {
-            found.push(format!("{part:?}"));
-            Ok(true)
-        };
-        let read =
-            if derives { derived::read(*backend, at, query, &mut visit) } else { backend.read(at, query, &mut visit) };
-        read.expect("a state is read");
-        found
+        seen(|found| {
+            let mut visit = |part: StatePart<'_>| see(found, format!("{part:?}"));
+            if derives { derived::read(*backend, at, query, &mut visit) } else { backend.read(at, query, &mut visit) }
+        })
     };
     let same = |query: StateQuery<'_>| assert_eq!(parts(false, &query), parts(true, &query), "{query:?} at {at:?}");
     same(StateQuery::Record);

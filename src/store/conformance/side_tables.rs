@@ -80,18 +80,11 @@ impl KvMirror {
             let is_in = |namespace: &KvNamespace| under.is_none_or(|under| namespace.is_in(under));
             let live = self.0.iter().filter(|(entry, ..)| is_live(entry, now) && is_in(&entry.namespace));
             let live: Vec<_> = live.cloned().collect();
-            let (mut entries, mut indexed) = (Vec::new(), Vec::new());
-            let read = tables.kv_entries(under, now, &mut |entry| {
-                entries.push(entry.clone());
-                Ok(true)
-            });
-            read.expect("entries are read");
-            let read = tables.kv_indexed(under, now, &mut |entry, vectors| {
-                indexed.push((entry.clone(), vectors.to_vec()));
-                Ok(true)
-            });
-            read.expect("entries are read");
+            let entries = seen(|found| tables.kv_entries(under, now, &mut |entry| see(found, entry.clone())));
             assert!(entries.iter().eq(live.iter().map(|(entry, ..)| entry)), "under {under:?}: {entries:?}");
+            let indexed = seen(|found| {
+                tables.kv_indexed(under, now, &mut |entry, vectors| see(found, (entry.clone(), vectors.to_vec())))
+            });
             let vectors = live.iter().filter(|of| !of.1.is_empty()).map(|of| (of.0.clone(), of.1.clone()));
             assert_eq!(indexed, vectors.collect::<Vec<_>>(), "under {under:?}");
             let found: HashSet<_> =
@@ -113,26 +106,21 @@ impl KvMirror {
 
 /// Random changes: each batch is repeated, and all answers are compared with a mirror.
 pub(super) fn kv_random(backend: &dyn Log) {
-    let (mut dice, mut mirror) = (IdSource::from_seed(5), KvMirror::default());
-    let mut below = |bound: u64| dice.random() % bound;
+    let (mut dice, mut mirror) = (Dice(IdSource::from_seed(5)), KvMirror::default());
     for step in 1..=200 {
         let now = 10 * step;
         let mut pick = |may_expire: bool| {
-            let path = ["a", "a.x", "a-b", "", "langgraph", "ab"][below(6) as usize];
-            let key = ["", "a/b"][below(2) as usize];
+            let path = ["a", "a.x", "a-b", "", "langgraph", "ab"][dice.below(6) as usize];
+            let (namespace, key) = (space(path), ["", "a/b"][dice.below(2) as usize].to_owned());
             // Entries expire at timestamps of their own.
-            let expires = Some(now + 10 * (1 + below(9)) + step % 10).filter(|_| may_expire && below(3) > 0);
-            match below(9) {
-                0..4 => put(path, key, format!("{now}"), now, expires),
-                4 => KvChange::Delete { namespace: space(path), key: key.into() },
-                5 => vectors(path, key, &[&[now as f32, -0.5][..], &[f32::MIN_POSITIVE]][..below(3) as usize]),
-                6 => KvChange::SetLifetime {
-                    namespace: space(path),
-                    key: key.into(),
-                    lifetime: Duration::from_micros(900 + now),
-                },
-                7 => KvChange::Prolong { namespace: space(path), key: key.into(), now: moment(now) },
-                _ => KvChange::DeleteExpired { namespace: space(path), key: key.into(), now: moment(now) },
+            let expires = Some(now + 10 * (1 + dice.below(9)) + step % 10).filter(|_| may_expire && dice.below(3) > 0);
+            match dice.below(9) {
+                0..4 => put(path, &key, format!("{now}"), now, expires),
+                4 => KvChange::Delete { namespace, key },
+                5 => vectors(path, &key, &[&[now as f32, -0.5][..], &[f32::MIN_POSITIVE]][..dice.below(3) as usize]),
+                6 => KvChange::SetLifetime { namespace, key, lifetime: Duration::from_micros(900 + now) },
+                7 => KvChange::Prolong { namespace, key, now: moment(now) },
+                _ => KvChange::DeleteExpired { namespace, key, now: moment(now) },
             }
         };
         let changes = [pick(true), pick(false), pick(false)];

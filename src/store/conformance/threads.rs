@@ -46,12 +46,11 @@ pub(super) fn by_status(backend: &dyn Log) {
     let places = roots(backend, ["ends", "runs", "asks", "fails", "sleeps", "stops", "stated"]);
     let [ends, _, asks, fails, sleeps, stops, stated] = &places;
     for place in &places {
-        let draft = match place.thread.as_str() {
+        place.add(match place.thread.as_str() {
             "ends" | "stated" => begin(1),
             "stops" => begin(1).metadata(r#"{"cancelled":"too late","graph":"book"}"#),
             _ => begin(1).tasks(&["node"]),
-        };
-        place.add(draft);
+        });
     }
     follow(backend);
     let by = |status: StatusKind, expected: &[&str]| {
@@ -66,10 +65,7 @@ pub(super) fn by_status(backend: &dyn Log) {
     by(StatusKind::Running, &["sleeps", "fails", "asks", "runs"]);
     mark(asks, -3, WriteMark::Waits);
     mark(fails, -1, WriteMark::Failed);
-    let wake_at = Timestamp::from_micros(7);
-    let sleep = write(-3, "special", "a value").with_mark(Some(WriteMark::WakesAt(wake_at)));
-    let timers = vec![NewTimer::new(id(1), task(1), Some(wake_at))];
-    commit(backend, &Batch { timers, ..sleeps.pending(1, writes(1, 1, vec![sleep])) });
+    sleeps.wait(1, WriteMark::WakesAt(moment(7)), 7);
     by(StatusKind::Interrupted, &["asks"]);
     by(StatusKind::Failed, &["fails"]);
     // A run is given up with the error of its task, and another error takes its place.
@@ -183,13 +179,10 @@ pub(super) fn counted(backend: &dyn Log) {
     follow(backend);
     operate(backend, 500, vec![moves(&place, Some(6), Some(3))]);
     counts(3, 124, 30, 300_000_000, "the head decides the messages alone");
-    let prune = |n, first, last| {
-        let spans = [PruneSpan::new(place.record(n).branch, first, last)];
-        backend.prune(&place.thread, &spans).expect("checkpoints are pruned").checkpoints
-    };
-    assert_eq!(prune(6, 0, 9), 2);
+    let span = |n, first, last| PruneSpan::new(place.record(n).branch, first, last);
+    assert_eq!(place.prune_spans(&[span(6, 0, 9)]).checkpoints, 2);
     counts(3, 117, 29, 300_000_000, "a statement stays, and the tokens of pruned messages go");
-    assert_eq!(prune(2, 1, 1), 1);
+    assert_eq!(place.prune_spans(&[span(2, 1, 1)]).checkpoints, 1);
     let after = found();
     rebuild(backend);
     assert_eq!(found(), after);

@@ -43,10 +43,8 @@ pub(super) fn together(backend: &dyn Log) {
     let mut found = None;
     let read = backend.transact(&mut |tx| {
         found = tx.write_of(&place.point(1), &task(9), 0)?;
-        assert!(
-            tx.write_of(&place.point(1), &task(9), 1)?.is_none()
-                && tx.write_of(&place.point(1), &task(8), 0)?.is_none()
-        );
+        let others = [(9, 1), (8, 0)].map(|(of, index)| tx.write_of(&place.point(1), &task(of), index));
+        assert!(others.iter().all(|other| matches!(other, Ok(None))));
         Ok(None)
     });
     read.expect("a write is read");

@@ -13,10 +13,8 @@ fn round_trip(backend: &dyn Log, thread: &str, payloads: &[Payload]) {
     let place = root_of(backend, thread);
     // Only items and writes have an index.
     let plain = |payload: &Payload| Payload::new(payload.data.clone()).with_codec(payload.codec);
-    let draft = payloads
-        .iter()
-        .enumerate()
-        .fold(begin(1).tasks(&["node"]), |draft, (n, payload)| draft.payload(&format!("v{n:03}"), 1, plain(payload)));
+    let value = |draft: CheckpointDraft, (n, of)| draft.payload(&format!("v{n:03}"), 1, plain(of));
+    let draft = payloads.iter().enumerate().fold(begin(1).tasks(&["node"]), value);
     let positions = (0..).zip(payloads).map(|(position, payload)| put_payload(position, payload.clone()));
     place.add(draft.items("list", 1, positions.collect()));
     let one = |(index, payload): (i32, &Payload)| NewWrite::new(index, "list", WriteValue::One(payload.clone()));
