@@ -23,7 +23,7 @@ use crate::follow::Notifier;
 use crate::read::{records, state, threads};
 use crate::rows::Cells;
 use crate::schema::NewTables;
-use crate::tls::TlsUrl;
+use crate::url::ServerUrl;
 use crate::{erase, schema, sql, tls};
 
 /// A log on a PostgreSQL server. Clones of the store that [`open`](crate::open) returns share it.
@@ -76,7 +76,7 @@ impl PostgresBackend {
 
     /// Connects to the database of a URL, and does with one that has no tables what is said.
     pub(crate) fn connect_and(url: &str, new_tables: NewTables) -> Result<Self, StoreError> {
-        let url = TlsUrl::of(url);
+        let url = ServerUrl::of(url);
         let mut config: Config = url.url.parse().map_err(|error: tokio_postgres::Error| {
             open_error("postgres://", format!("the URL is not one of a PostgreSQL server: {error}"))
         })?;

@@ -39,6 +39,7 @@ mod search;
 mod side_tables;
 mod sql;
 mod tls;
+mod url;
 
 use std::sync::Arc;
 

@@ -6,41 +6,17 @@
 use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
 
-/// A URL without what this module reads of it.
-pub(crate) struct TlsUrl {
-    pub(crate) url: String,
-    /// The file of trusted certificates.
-    #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "there is no TLS"))]
-    pub(crate) roots: Option<String>,
-}
-
-impl TlsUrl {
-    /// Takes `sslrootcert` out of a URL. `sslmode=verify-full` says what `require` does here.
-    pub(crate) fn of(url: &str) -> Self {
-        let Some((server, options)) = url.split_once('?') else { return Self { url: url.to_owned(), roots: None } };
-        let mut roots = None;
-        let mut kept: Vec<&str> = Vec::new();
-        for option in options.split('&') {
-            match option.split_once('=') {
-                Some(("sslrootcert", file)) => roots = Some(file.replace("%2F", "/")),
-                Some(("sslmode", "verify-full")) => kept.push("sslmode=require"),
-                _ => kept.push(option),
-            }
-        }
-        let url = if kept.is_empty() { server.to_owned() } else { format!("{server}?{}", kept.join("&")) };
-        Self { url, roots }
-    }
-}
+use crate::url::ServerUrl;
 
 #[cfg(not(feature = "tls"))]
 mod connector {
-    use super::{Config, SslMode, TlsUrl};
+    use super::{Config, ServerUrl, SslMode};
 
     /// Makes plain connections.
     pub(crate) use tokio_postgres::NoTls as TlsConnector;
 
     /// Returns how connections are made.
-    pub(crate) fn connector(config: &mut Config, _: &TlsUrl) -> Result<TlsConnector, String> {
+    pub(crate) fn connector(config: &mut Config, _: &ServerUrl) -> Result<TlsConnector, String> {
         match config.get_ssl_mode() {
             SslMode::Require => Err("the URL requires TLS, which this build lacks: see the feature `tls`".into()),
             _ => Ok(TlsConnector),
@@ -63,14 +39,14 @@ mod connector {
     use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
     use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-    use super::{Config, SslMode, TlsUrl};
+    use super::{Config, ServerUrl, SslMode};
 
     /// Makes connections: with TLS if the URL requires it, else plain.
     #[derive(Clone, Debug)]
     pub(crate) struct TlsConnector(Arc<ClientConfig>);
 
     /// Returns how connections are made.
-    pub(crate) fn connector(config: &mut Config, url: &TlsUrl) -> Result<TlsConnector, String> {
+    pub(crate) fn connector(config: &mut Config, url: &ServerUrl) -> Result<TlsConnector, String> {
         let mut roots = RootCertStore::empty();
         if config.get_ssl_mode() == SslMode::Require {
             roots.add_parsable_certificates(certificates(url)?);
@@ -87,7 +63,7 @@ mod connector {
     }
 
     /// Returns the certificates of the file that the URL names, or those of the system.
-    fn certificates(url: &TlsUrl) -> Result<Vec<CertificateDer<'static>>, String> {
+    fn certificates(url: &ServerUrl) -> Result<Vec<CertificateDer<'static>>, String> {
         let Some(file) = &url.roots else { return Ok(rustls_native_certs::load_native_certs().certs) };
         let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
         read.map_err(|error| format!("the certificates of {file:?} cannot be read: {error}"))
@@ -160,21 +136,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_names_a_file_of_certificates() {
-        let of = |url| {
-            let TlsUrl { url, roots } = TlsUrl::of(url);
-            (url, roots)
-        };
-        assert_eq!(of("postgres://a/b"), ("postgres://a/b".into(), None));
-        let root = Some("/x/ca.pem".to_owned());
-        assert_eq!(of("postgres://a/b?sslrootcert=%2Fx%2Fca.pem"), ("postgres://a/b".into(), root.clone()));
-        let url = "postgres://a/b?sslmode=verify-full&sslrootcert=/x/ca.pem&options=-csearch_path%3Dx";
-        assert_eq!(of(url), ("postgres://a/b?sslmode=require&options=-csearch_path%3Dx".into(), root));
-    }
-
-    #[test]
     fn a_url_that_requires_tls_is_not_connected_plainly() {
-        let url = TlsUrl::of("postgres://a/b?sslmode=require&sslrootcert=/does/not/exist.pem");
+        let url = ServerUrl::of("postgres://a/b?sslmode=require&sslrootcert=/does/not/exist.pem");
         let mut config: Config = url.url.parse().unwrap();
         assert!(connector(&mut config, &url).is_err());
     }
