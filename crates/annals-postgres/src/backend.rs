@@ -23,6 +23,7 @@ use crate::follow::Notifier;
 use crate::read::{records, state, threads};
 use crate::rows::Cells;
 use crate::schema::NewTables;
+use crate::session::Sessions;
 use crate::url::ServerUrl;
 use crate::{erase, schema, sql, tls};
 
@@ -82,7 +83,9 @@ impl PostgresBackend {
         })?;
         let shown = shown(&config);
         let tls = tls::connector(&mut config, &url).map_err(|reason| open_error(&shown, reason))?;
-        let client = PgClient::start(config, tls).map_err(|error| open_error(&shown, error.to_string()))?;
+        let options = url.options.as_deref().or(config.get_options()).unwrap_or_default().to_owned();
+        let sessions = Sessions::new(config, tls, &options).map_err(|reason| open_error(&shown, reason))?;
+        let client = PgClient::start(sessions).map_err(|error| open_error(&shown, error.to_string()))?;
         let (lanes, of) = (Arc::clone(&client.lanes), shown.clone());
         let server = client.wait(async move { schema::prepare(&lanes, &of, new_tables).await })?;
         let signal = Arc::new(LogSignal::default());
@@ -122,9 +125,9 @@ impl PostgresBackend {
         answers[0].first().map_or(Ok(0), |row| Cells::of(row).number())
     }
 
-    /// Begins to listen to notifications of other processes, once.
+    /// Begins to listen to notifications of other processes, once. Behind a pooler none come.
     pub(crate) fn listen(&self) {
-        if !self.listens.swap(true, Ordering::Relaxed) {
+        if !self.client.lanes.sessions.is_pooled() && !self.listens.swap(true, Ordering::Relaxed) {
             let (notifier, lanes) = (Arc::clone(&self.notifier), Arc::clone(&self.client.lanes));
             self.client.spawn(notifier.listen(lanes, Arc::clone(&self.signal)));
         }

@@ -1,9 +1,8 @@
 //! The client of the server: a thread with a runtime of its own, a few connections, and statements that are pipelined.
 //!
 //! A call from any thread, inside another runtime or not, parks until its statements are done. The statements of a call
-//! are sent together: a round trip, which is counted. The server prepares each statement once on a connection; behind a
-//! pooler that lends another connection to each transaction, statements are sent without names. A connection that is
-//! lost is opened again; a read is repeated some times.
+//! are sent together: a round trip, which is counted. The server prepares each statement once on a connection, unless there is a
+//! pooler between. A connection that is lost is opened again; a read is repeated some times.
 //!
 //! Invariant: the statements of a transaction stand on their connection without others between them. *Absent:* the
 //! statements.
@@ -12,7 +11,7 @@ use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::task::Poll;
 use std::time::Duration;
@@ -20,14 +19,13 @@ use std::time::Duration;
 use annals::store::StoreError;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, oneshot};
-use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Config, Connection, Row, Socket, Statement};
+use tokio_postgres::{Client, Row, Statement};
 
 use crate::error::{PgFault, read_error};
 use crate::limits::{ATTEMPTS_MAX, BACKOFF_FIRST, READ_CONNECTIONS, WRITE_CONNECTIONS};
-use crate::sql;
-use crate::tls::TlsConnector;
+use crate::session::{PooledBegin, Sessions};
+use crate::sql::{self, PgSetting};
 
 /// A parameter of a statement, with the type that the statement states for it.
 #[derive(Clone, Debug)]
@@ -77,6 +75,8 @@ pub(crate) enum Together {
     Snapshot,
     /// All are written, or none.
     Transaction,
+    /// They belong to the open transaction of their connection.
+    Open,
 }
 
 /// The rows of each statement of a call.
@@ -86,15 +86,15 @@ pub(crate) type Answers = Vec<Vec<Row>>;
 #[derive(Debug)]
 struct Lane {
     open: Mutex<Option<Arc<PgConnection>>>,
-    /// The statement that sets how the server plans.
-    settings: &'static str,
+    /// How the server plans.
+    plan: &'static [PgSetting],
     /// The calls on it that have not ended.
     calls: AtomicUsize,
 }
 
 impl Lane {
-    fn with(settings: &'static str) -> Self {
-        Self { open: Mutex::default(), settings, calls: AtomicUsize::new(0) }
+    fn with(plan: &'static [PgSetting]) -> Self {
+        Self { open: Mutex::default(), plan, calls: AtomicUsize::new(0) }
     }
 
     fn enter(&self) -> LaneCall<'_> {
@@ -116,20 +116,39 @@ impl Drop for LaneCall<'_> {
 pub(crate) struct PgConnection {
     pub(crate) client: Client,
     prepared: parking_lot::Mutex<HashMap<&'static str, Statement>>,
-    /// True if statements are sent without names.
-    is_unnamed: bool,
+    /// How transactions begin if there is a pooler, which also means that statements are sent without names.
+    pooled: Option<PooledBegin>,
 }
 
 impl std::fmt::Debug for PgConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PgConnection").field("is_unnamed", &self.is_unnamed).finish_non_exhaustive()
+        f.debug_struct("PgConnection").field("pooled", &self.pooled).finish_non_exhaustive()
     }
 }
 
 impl PgConnection {
+    pub(crate) fn new(client: Client, pooled: Option<PooledBegin>) -> Self {
+        Self { client, prepared: parking_lot::Mutex::default(), pooled }
+    }
+
+    /// Returns the statement that begins a transaction.
+    fn begins(&self, is_snapshot: bool) -> &str {
+        match (&self.pooled, is_snapshot) {
+            (None, false) => sql::BEGIN,
+            (None, true) => sql::BEGIN_SNAPSHOT,
+            (Some(pooled), false) => &pooled.plain,
+            (Some(pooled), true) => &pooled.snapshot,
+        }
+    }
+
+    /// Begins a transaction, whose statements are [`Together::Open`].
+    pub(crate) async fn begin(&self) -> Result<(), PgFault> {
+        Ok(self.client.batch_execute(self.begins(false)).await?)
+    }
+
     /// Lets the server prepare the statements that it has not yet, in one round trip. Returns whether there were any.
     async fn prepare(&self, queries: &[PgQuery]) -> Result<bool, PgFault> {
-        if self.is_unnamed {
+        if self.pooled.is_some() {
             return Ok(false);
         }
         let mut missing: Vec<&PgQuery> = Vec::new();
@@ -149,14 +168,10 @@ impl PgConnection {
     }
 }
 
-/// The half of a connection that sends and receives.
-pub(crate) type ServerConnection = Connection<Socket, <TlsConnector as MakeTlsConnect<Socket>>::Stream>;
-
 /// The connections, as the tasks of the runtime use them.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    config: Config,
-    tls: TlsConnector,
+    pub(crate) sessions: Sessions,
     /// For commits: each carries one group at a time.
     writes: Vec<Lane>,
     /// For the tables beside the log.
@@ -166,35 +181,26 @@ pub(crate) struct Connections {
     /// For reads of which the plan follows from the parameters and the size of the tables: listings, searches, sums.
     scans: Lane,
     round_trips: AtomicU64,
-    /// True once a pooler has lent a connection that lacks what another one has prepared.
-    is_pooled: AtomicBool,
 }
 
 impl Connections {
     async fn client(&self, lane: &Lane) -> Result<Arc<PgConnection>, PgFault> {
         let mut open = lane.open.lock().await;
-        let is_pooled = self.is_pooled.load(Ordering::Relaxed);
-        if let Some(of) = open.as_ref().filter(|of| !of.client.is_closed() && of.is_unnamed == is_pooled) {
+        let is_pooled = self.sessions.is_pooled();
+        if let Some(of) = open.as_ref().filter(|of| !of.client.is_closed() && of.pooled.is_some() == is_pooled) {
             return Ok(Arc::clone(of));
         }
-        let of = self.open_with(lane.settings).await?;
+        let of = Arc::new(self.sessions.open(lane.plan).await?);
         *open = Some(Arc::clone(&of));
         Ok(of)
     }
 
     /// Opens a connection for statements that are not those of commits.
-    pub(crate) async fn open(&self) -> Result<Arc<PgConnection>, PgFault> {
-        self.open_with(sql::PLAN_AS_WRITTEN).await
+    pub(crate) async fn open(&self) -> Result<PgConnection, PgFault> {
+        self.sessions.open(sql::PLAN_AS_WRITTEN).await
     }
 
-    async fn open_with(&self, settings: &'static str) -> Result<Arc<PgConnection>, PgFault> {
-        let client = self.connect().await?;
-        client.batch_execute(settings).await?;
-        let is_unnamed = self.is_pooled.load(Ordering::Relaxed);
-        Ok(Arc::new(PgConnection { client, prepared: parking_lot::Mutex::default(), is_unnamed }))
-    }
-
-    /// Runs statements on a connection. If a pooler stands between, they are sent without names from then on.
+    /// Runs statements on a connection. If they show a pooler that has passed the mark on, it is noted.
     pub(crate) async fn run(
         &self,
         of: &PgConnection,
@@ -211,25 +217,9 @@ impl Connections {
         };
         answers.inspect_err(|fault| {
             if fault.is_of_pooler() {
-                self.is_pooled.store(true, Ordering::Relaxed);
+                self.sessions.note_pooler();
             }
         })
-    }
-
-    /// Opens a connection, whose other half the caller drives.
-    #[allow(clippy::clone_on_copy, reason = "the connector is `Copy` without TLS alone")]
-    pub(crate) async fn connect_with(&self) -> Result<(Client, ServerConnection), PgFault> {
-        Ok(self.config.connect(self.tls.clone()).await?)
-    }
-
-    /// Opens a connection of its own.
-    pub(crate) async fn connect(&self) -> Result<Client, PgFault> {
-        let (client, connection) = self.connect_with().await?;
-        tokio::spawn(async move {
-            // The calls on the connection get its error.
-            _ = connection.await;
-        });
-        Ok(client)
     }
 
     /// Runs statements on a connection of the writer, once.
@@ -264,8 +254,8 @@ impl Connections {
         queries: &[PgQuery],
     ) -> Result<(Arc<PgConnection>, Answers), PgFault> {
         let of = self.client(&self.writes[lane]).await?;
-        of.client.batch_execute(sql::BEGIN).await?;
-        match self.run(&of, queries, Together::Apart).await {
+        of.begin().await?;
+        match self.run(&of, queries, Together::Open).await {
             Ok(answers) => Ok((of, answers)),
             Err(fault) => {
                 self.roll_back(&of).await;
@@ -276,7 +266,7 @@ impl Connections {
 
     /// Runs statements in an open transaction, and commits it.
     pub(crate) async fn commit_on(&self, of: &PgConnection, queries: &[PgQuery]) -> Result<Answers, PgFault> {
-        let answers = self.run(of, queries, Together::Apart).await?;
+        let answers = self.run(of, queries, Together::Open).await?;
         self.round_trips.fetch_add(1, Ordering::Relaxed);
         of.client.batch_execute(sql::COMMIT).await?;
         Ok(answers)
@@ -337,7 +327,7 @@ pub(crate) async fn back_off(backoff: &mut Duration) {
 
 type PipelineStep<'q, T> = Pin<Box<dyn Future<Output = Result<T, tokio_postgres::Error>> + Send + 'q>>;
 
-fn command<'q>(client: &'q Client, sql: &'static str) -> PipelineStep<'q, Vec<Row>> {
+fn command<'q>(client: &'q Client, sql: &'q str) -> PipelineStep<'q, Vec<Row>> {
     Box::pin(async move { client.batch_execute(sql).await.map(|()| Vec::new()) })
 }
 
@@ -373,12 +363,14 @@ async fn all<T>(mut steps: Vec<PipelineStep<'_, T>>) -> Result<Vec<T>, tokio_pos
 }
 
 /// Sends statements one after another, and waits for all of them.
-async fn pipeline(of: &PgConnection, queries: &[PgQuery], together: Together) -> Result<Answers, PgFault> {
-    let together = if queries.len() == 1 && together == Together::Snapshot { Together::Apart } else { together };
+pub(crate) async fn pipeline(of: &PgConnection, queries: &[PgQuery], together: Together) -> Result<Answers, PgFault> {
     let begin = match together {
-        Together::Apart => None,
-        Together::Snapshot => Some(sql::BEGIN_SNAPSHOT),
-        Together::Transaction => Some(sql::BEGIN),
+        Together::Open => None,
+        // Behind a pooler a transaction has the settings.
+        Together::Apart => of.pooled.as_ref().map(|_| of.begins(false)),
+        Together::Snapshot if queries.len() == 1 => of.pooled.as_ref().map(|_| of.begins(false)),
+        Together::Snapshot => Some(of.begins(true)),
+        Together::Transaction => Some(of.begins(false)),
     };
     let mut steps: Vec<PipelineStep<'_, Vec<Row>>> =
         begin.map(|begin| command(&of.client, begin)).into_iter().collect();
@@ -420,7 +412,7 @@ pub(crate) struct PgClient {
 
 impl PgClient {
     /// Starts the thread. No connection is opened yet.
-    pub(crate) fn start(config: Config, tls: TlsConnector) -> std::io::Result<Self> {
+    pub(crate) fn start(sessions: Sessions) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (handle, (stop, stopped)) = (runtime.handle().clone(), oneshot::channel());
         let thread = std::thread::Builder::new().name("annals-postgres".into()).spawn(move || {
@@ -428,14 +420,12 @@ impl PgClient {
             _ = runtime.block_on(stopped);
         })?;
         let lanes = Connections {
-            config,
-            tls,
+            sessions,
             writes: (0..WRITE_CONNECTIONS).map(|_| Lane::with(sql::PLAN_ONCE)).collect(),
             beside: Lane::with(sql::PLAN_AS_WRITTEN),
             reads: std::array::from_fn(|_| Lane::with(sql::PLAN_ONCE)),
             scans: Lane::with(sql::PLAN_AS_WRITTEN),
             round_trips: AtomicU64::new(0),
-            is_pooled: AtomicBool::new(false),
         };
         Ok(Self { lanes: Arc::new(lanes), remote: RemoteClient(handle), stop: Some(stop), thread: Some(thread) })
     }

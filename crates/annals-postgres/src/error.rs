@@ -46,6 +46,13 @@ impl PgFault {
         self.state().is_some_and(|state| of_pooler.contains(&state))
     }
 
+    /// Returns whether a connection may have been refused because of the options of its startup packet, as a pooler
+    /// does.
+    pub(crate) fn may_refuse_options(&self) -> bool {
+        let of_options = [&SqlState::PROTOCOL_VIOLATION, &SqlState::FEATURE_NOT_SUPPORTED];
+        self.state().is_some_and(|state| of_options.contains(&state))
+    }
+
     /// Returns whether a row that the statements inserted was there: the number of another one.
     pub(crate) fn is_duplicate(&self) -> bool {
         self.state() == Some(&SqlState::UNIQUE_VIOLATION)

@@ -36,6 +36,7 @@ mod read;
 mod rows;
 mod schema;
 mod search;
+mod session;
 mod side_tables;
 mod sql;
 mod tls;

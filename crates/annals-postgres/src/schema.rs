@@ -5,7 +5,7 @@ use annals::store::StoreError;
 use tokio_postgres::Client;
 use tokio_postgres::types::{ToSql, Type};
 
-use crate::client::Connections;
+use crate::client::{Connections, PgConnection};
 use crate::error::{PgFault, open_error, open_fault};
 use crate::sql;
 
@@ -35,7 +35,7 @@ pub(crate) enum NewTables {
 /// database without tables; tables that are there cannot be divided. `shown` names the database in errors.
 pub(crate) async fn prepare(lanes: &Connections, shown: &str, new_tables: NewTables) -> Result<u32, StoreError> {
     let of = lanes.reader().await.map_err(|fault| open_fault(shown, fault))?;
-    let found = make(&of.client, new_tables).await.map_err(|fault| open_fault(shown, fault))?;
+    let found = make(&of, new_tables).await.map_err(|fault| open_fault(shown, fault))?;
     if matches!(new_tables, NewTables::Divided(_)) && !found.is_new {
         return Err(open_error(shown, "it has tables, which cannot be divided any more"));
     }
@@ -54,9 +54,10 @@ pub(crate) async fn prepare(lanes: &Connections, shown: &str, new_tables: NewTab
 }
 
 /// Makes the tables if there are none, and they are not refused.
-async fn make(client: &Client, new_tables: NewTables) -> Result<FoundSchema, PgFault> {
+async fn make(of: &PgConnection, new_tables: NewTables) -> Result<FoundSchema, PgFault> {
+    of.begin().await?;
+    let client = &of.client;
     let encoding: String = client.query_typed(sql::ENCODING, &[]).await?[0].try_get(0)?;
-    client.batch_execute(sql::BEGIN).await?;
     let there = client.query_typed(sql::SCHEMA_IS_THERE, &[]).await?;
     let mut is_there: bool = there[0].try_get(0)?;
     let mut is_new = false;

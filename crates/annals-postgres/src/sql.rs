@@ -7,22 +7,39 @@ use crate::schema::NewTables;
 
 const SCHEMA: &str = include_str!("../schema/schema.sql");
 
+/// A setting of the server: its name and its value.
+pub(crate) type PgSetting = (&'static str, &'static str);
+
 pub(crate) const BEGIN: &str = "BEGIN";
 pub(crate) const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
-macro_rules! plan_as_written {
-    () => {
-        "SET join_collapse_limit = 1; SET from_collapse_limit = 1; SET jit = off"
-    };
+
+/// Returns the statements that begin a transaction with settings which end with it.
+pub(crate) fn begin_with<'s>(begin: &str, settings: impl Iterator<Item = (&'s str, &'s str)>) -> String {
+    // The form of a literal that no setting changes.
+    let literal = |text: &str| format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"));
+    let set = |(name, value)| format!("set_config({}, {}, true)", literal(name), literal(value));
+    format!("{begin}; SELECT {}", settings.map(set).collect::<Vec<_>>().join(", "))
 }
+
+/// The value of the mark that a startup packet sets, and the search path.
+pub(crate) const SESSION: &str = "SELECT current_setting('annals.session', true), current_setting('search_path')";
+pub(crate) const MARK: &str = "annals.session";
+pub(crate) const SEARCH_PATH: &str = "search_path";
+
 /// The joins are written in the order in which they are best done; looking for another one takes most of the time.
-pub(crate) const PLAN_AS_WRITTEN: &str = plan_as_written!();
+pub(crate) const PLAN_AS_WRITTEN: &[PgSetting] =
+    &[("join_collapse_limit", "1"), ("from_collapse_limit", "1"), ("jit", "off")];
 /// The statements of commits and of most reads are planned once on a connection: they join arrays of few rows with
 /// tables by their keys, whatever the parameters are and however large the tables become.
-pub(crate) const PLAN_ONCE: &str = concat!(
-    plan_as_written!(),
-    "; SET plan_cache_mode = force_generic_plan; SET enable_hashjoin = off; SET enable_mergejoin = off; \
-     SET enable_seqscan = off"
-);
+pub(crate) const PLAN_ONCE: &[PgSetting] = &[
+    PLAN_AS_WRITTEN[0],
+    PLAN_AS_WRITTEN[1],
+    PLAN_AS_WRITTEN[2],
+    ("plan_cache_mode", "force_generic_plan"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
+    ("enable_seqscan", "off"),
+];
 pub(crate) const COMMIT: &str = "COMMIT";
 pub(crate) const ROLLBACK: &str = "ROLLBACK";
 /// The bytes of the tables in the first schema of the search path, with their indexes and long values.
@@ -135,6 +152,10 @@ pub(crate) use {
     change_columns, children, consumed, consumed_items, item_columns, lease_columns, lineage, record_columns,
     task_writes, wanted,
 };
+
+/// Locks the rows of threads: until the transaction ends nobody else changes them.
+pub(crate) const LOCK_THREADS: &str =
+    "SELECT number, id FROM thread WHERE id = ANY ($1::text[]) ORDER BY number FOR UPDATE";
 
 /// Whether there is a schema, its version, the server that wrote it, and this one.
 pub(crate) const SCHEMA_IS_THERE: &str = "SELECT to_regclass('annals_schema') IS NOT NULL";

@@ -1,6 +1,6 @@
 //! The state that a commit compares with its batch: threads at a number of changes, with namespaces and checkpoints.
 //!
-//! Invariant: all parts of a known thread were read in one snapshot, or follow from a commit of this process at the
+//! Invariant: all parts of a known thread were read at one number of changes, or follow from a commit of this process at the
 //! next number. A commit that names the number is refused by the server if anything has changed since.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -15,8 +15,8 @@ use annals::store::operation::{NewOperation, OperationChange, OperationRecord, O
 use tokio_postgres::Row;
 
 use super::sql as commit_sql;
-use crate::client::{Connections, Param, PgQuery, Together};
-use crate::error::read_error;
+use crate::client::{Answers, Connections, Param, PgConnection, PgQuery, Together};
+use crate::error::{PgFault, read_error};
 use crate::limits::{KNOWN_BYTES_MAX, KNOWN_THREADS_MAX, KNOWN_WRITES_BYTES_MAX};
 use crate::pack::{Packer, Unpacker};
 use crate::read::points::{KnownPoint, WantedPoint, known_points, known_queries};
@@ -275,12 +275,14 @@ pub(crate) struct LoadedThreads {
     pub(crate) operations: HashMap<FieldKey, OperationRecord>,
 }
 
-/// Reads threads with all that is needed of them, in one round trip.
+/// Reads threads with all that is needed of them, in one round trip: in a snapshot, or in an open transaction that has
+/// locked their rows, of which a fault is returned as it is.
 pub(crate) async fn load(
     lanes: &Connections,
+    entered: Option<&PgConnection>,
     needs: &Needs,
     ids: &BTreeSet<ThreadId>,
-) -> Result<LoadedThreads, StoreError> {
+) -> Result<Result<LoadedThreads, StoreError>, PgFault> {
     let texts = |texts: Vec<String>| Param::Texts(texts.into_iter().map(Some).collect());
     let spaces: Vec<(&ThreadId, &Namespace)> = needs
         .threads
@@ -310,21 +312,38 @@ pub(crate) async fn load(
         let of = texts(fields.iter().map(|(id, _)| id.as_str().to_owned()).collect());
         queries.push(PgQuery::new(commit_sql::NEWEST_OPERATIONS, [of, keys]));
     }
-    let mut answers = lanes.read(&queries, Together::Snapshot).await.map_err(read_error)?;
+    let answers = match entered {
+        Some(of) => lanes.run(of, &queries, Together::Open).await?,
+        None => match lanes.read(&queries, Together::Snapshot).await {
+            Ok(answers) => answers,
+            Err(fault) => return Ok(Err(read_error(fault))),
+        },
+    };
+    Ok(loaded(answers, ids, (&spaces, &wanted, &fields)))
+}
+
+/// What a load has asked for: namespaces, checkpoints, and fields of which there are operations.
+type Asked<'a, 'n> = (&'a [(&'n ThreadId, &'n Namespace)], &'a [WantedPoint<'n>], &'a [&'n FieldKey]);
+
+fn loaded(
+    mut answers: Answers,
+    ids: &BTreeSet<ThreadId>,
+    (spaces, wanted, fields): Asked<'_, '_>,
+) -> Result<LoadedThreads, StoreError> {
     let operations = if fields.is_empty() { Vec::new() } else { answers.pop().unwrap_or_default() };
-    let operations = newest_operations(&operations, &fields)?;
+    let operations = newest_operations(&operations, fields)?;
     let mut threads: HashMap<ThreadId, KnownThread> =
         ids.iter().map(|id| (id.clone(), KnownThread::missing(id.clone()))).collect();
     answers[0].iter().try_for_each(|row| read_thread(row, &mut threads))?;
     for (id, space) in spaces {
-        threads.get_mut(id).into_iter().for_each(|of| _ = of.spaces.insert(space.clone(), None));
+        threads.get_mut(*id).into_iter().for_each(|of| _ = of.spaces.insert((*space).clone(), None));
     }
     answers[1].iter().try_for_each(|row| read_namespace(row, &mut threads))?;
     let found = known_points(&answers.split_off(2), wanted.len())?;
-    for ((id, space, at), point) in wanted.into_iter().zip(found) {
-        let (Some(thread), point) = (threads.get_mut(id), point.map(Arc::new)) else { continue };
+    for ((id, space, at), point) in wanted.iter().zip(found) {
+        let (Some(thread), point) = (threads.get_mut(*id), point.map(Arc::new)) else { continue };
         let at = at.copied().or(point.as_ref().map(|point| point.of.record.point.checkpoint));
-        at.into_iter().for_each(|at| _ = thread.points.insert((space.clone(), at), point.clone()));
+        at.into_iter().for_each(|at| _ = thread.points.insert(((*space).clone(), at), point.clone()));
     }
     Ok(LoadedThreads { threads: threads.into_values().collect(), operations })
 }

@@ -33,6 +33,7 @@ use crate::error::{PgFault, write_error};
 use crate::follow::Notifier;
 use crate::limits::{ATTEMPTS_MAX, BACKOFF_FIRST, GROUP_MAX, PLANS_MAX, WRITE_CONNECTIONS};
 use crate::rows::Cells;
+use crate::sql;
 
 /// A job of the writer.
 #[derive(Debug)]
@@ -246,13 +247,22 @@ impl GroupWriter {
                     continue;
                 }
             };
-            if let Err(error) = self.load(&group).await {
-                self.leave(entered).await;
-                let reason = error.to_string();
-                group
-                    .drain(..)
-                    .for_each(|pending| pending.fail(StoreError::Write { reason: reason.clone(), source: None }));
-                return;
+            match self.load(&group, entered.as_deref()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    self.leave(entered).await;
+                    let reason = error.to_string();
+                    group
+                        .drain(..)
+                        .for_each(|pending| pending.fail(StoreError::Write { reason: reason.clone(), source: None }));
+                    return;
+                }
+                Err(fault) => {
+                    self.leave(entered).await;
+                    faults += 1;
+                    self.settle_fault(lane, &mut group, fault, (faults, &mut backoff)).await;
+                    continue;
+                }
             }
             let mut ready = self.plan(&mut group, &members);
             if ready.is_empty() {
@@ -273,13 +283,20 @@ impl GroupWriter {
         }
     }
 
-    /// Reads what the plans lack.
-    async fn load(&self, group: &[PendingJob]) -> Result<(), StoreError> {
+    /// Reads what the plans lack: in the transaction of [`GroupWriter::enter`], if there is one.
+    async fn load(
+        &self,
+        group: &[PendingJob],
+        entered: Option<&PgConnection>,
+    ) -> Result<Result<(), StoreError>, PgFault> {
         let (needs, ids) = self.missing(group);
         if ids.is_empty() {
-            return Ok(());
+            return Ok(Ok(()));
         }
-        let loaded = load(&self.lanes, &needs, &ids).await?;
+        let loaded = match load(&self.lanes, entered, &needs, &ids).await? {
+            Ok(loaded) => loaded,
+            Err(error) => return Ok(Err(error)),
+        };
         let mut state = self.state.lock();
         let known = &mut state.known;
         known.operations = loaded.operations;
@@ -287,7 +304,7 @@ impl GroupWriter {
             thread.is_fresh = true;
             known.insert(thread);
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// Returns what the plans of a group lack, and of which threads.
@@ -439,7 +456,9 @@ impl GroupWriter {
         }
     }
 
-    /// Locks the groups that a claim names, and returns their members. The transaction stays open.
+    /// Locks the groups that a claim names, and then its thread, and returns the members of the groups. The transaction
+    /// stays open. All else of the claim runs on its connection, so that it waits for no other one: behind a pooler
+    /// there may be none.
     async fn enter(
         &self,
         lane: usize,
@@ -451,10 +470,12 @@ impl GroupWriter {
         }
         let names = Param::Blobs(groups.iter().map(|name| Some(name.as_bytes().to_vec())).collect());
         let own = pending.threads.first().map(|thread| thread.as_str().to_owned());
+        let threads = pending.needs.threads.keys().map(|thread| Some(thread.as_str().to_owned())).collect();
         self.lanes.write(lane, &[PgQuery::new(commit_sql::MAKE_GROUP_LOCKS, [names.clone()])]).await?;
         let queries = [
             PgQuery::new(commit_sql::LOCK_GROUPS, [names.clone()]),
             PgQuery::new(commit_sql::GROUP_MEMBERS, [names, Param::Text(own)]),
+            PgQuery::new(sql::LOCK_THREADS, [Param::Texts(threads)]),
         ];
         let (client, answers) = self.lanes.begin_write(lane, &queries).await?;
         for row in &answers[1] {

@@ -16,7 +16,7 @@ use tokio_postgres::Row;
 
 use self::sql as erase_sql;
 use crate::PostgresBackend;
-use crate::client::{Connections, Param, PgConnection, PgQuery, Together, back_off};
+use crate::client::{Connections, Param, PgQuery, Together, back_off};
 use crate::error::{PgFault, write_error};
 use crate::limits::{ATTEMPTS_MAX, BACKOFF_FIRST};
 use crate::rows::Cells;
@@ -70,20 +70,20 @@ async fn delete(lanes: &Connections, threads: &[ThreadId]) -> Result<(), StoreEr
 }
 
 async fn delete_once(lanes: &Connections, threads: &[ThreadId]) -> Result<Result<(), StoreError>, PgFault> {
-    let of: std::sync::Arc<PgConnection> = lanes.open().await?;
-    of.client.batch_execute(common_sql::BEGIN).await?;
+    let of = lanes.open().await?;
+    of.begin().await?;
     let ids = Param::Texts(threads.iter().map(|id| Some(id.as_str().to_owned())).collect());
-    let found = lanes.run(&of, &[PgQuery::new(erase_sql::LOCK_THREADS, [ids])], Together::Apart).await?.remove(0);
+    let found = lanes.run(&of, &[PgQuery::new(common_sql::LOCK_THREADS, [ids])], Together::Open).await?.remove(0);
     let numbers = found.iter().map(|row| row.try_get(0).map(Some)).collect::<Result<Vec<Option<i64>>, _>>()?;
     let numbers = Param::Ints(numbers);
     let forks = [PgQuery::new(erase_sql::FORKS_THAT_STAY, [numbers.clone()])];
-    let forks = lanes.run(&of, &forks, Together::Apart).await?.remove(0);
+    let forks = lanes.run(&of, &forks, Together::Open).await?.remove(0);
     match forked_off(&forks) {
         Ok(None) => {}
         Ok(Some(error)) | Err(error) => return Ok(Err(error)),
     }
     let deletions: Vec<PgQuery> = erase_sql::DELETIONS.iter().map(|sql| PgQuery::new(sql, [numbers.clone()])).collect();
-    lanes.run(&of, &deletions, Together::Apart).await?;
+    lanes.run(&of, &deletions, Together::Open).await?;
     of.client.batch_execute(common_sql::COMMIT).await?;
     Ok(Ok(()))
 }

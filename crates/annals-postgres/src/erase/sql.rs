@@ -1,7 +1,4 @@
-//! The statements of deletions. All but the first three have the numbers of threads.
-
-pub(crate) const LOCK_THREADS: &str =
-    "SELECT number, id FROM thread WHERE id = ANY ($1::text[]) ORDER BY number FOR UPDATE";
+//! The statements of deletions. All but `TRASH` have the numbers of threads.
 
 /// The threads that were forked from some and that stay, the first fork first.
 pub(crate) const FORKS_THAT_STAY: &str = "SELECT t.id, f.id FROM branch b JOIN thread t ON t.number = b.parent_thread \

@@ -18,10 +18,11 @@ use tokio_postgres::AsyncMessage;
 
 use self::sql as follow_sql;
 use crate::PostgresBackend;
-use crate::client::{Connections, Param, PgQuery, Together};
+use crate::client::{Connections, Param, PgQuery, Together, pipeline};
 use crate::error::{PgFault, corrupt};
 use crate::limits::{NOTIFY_INTERVAL, RECONNECT_PAUSE, RESTORE_OVERLAP_MICROS, WATCH_PAUSE};
 use crate::rows::{Cells, record};
+use crate::sql as common_sql;
 
 /// A transaction, a `seq`, and the mark of the server.
 const POSITION_BYTES: usize = 20;
@@ -138,27 +139,34 @@ impl Notifier {
             self.committed.notified().await;
             tokio::time::sleep(NOTIFY_INTERVAL).await;
             let Ok(of) = lanes.reader().await else { continue };
-            let name = (&self.name as &(dyn tokio_postgres::types::ToSql + Sync), tokio_postgres::types::Type::TEXT);
+            let notify = [PgQuery::new(follow_sql::NOTIFY, [Param::Text(Some(self.name.clone()))])];
             // The error is dropped: the other processes look by themselves.
-            _ = of.client.query_typed(follow_sql::NOTIFY, &[name]).await;
+            _ = pipeline(&of, &notify, Together::Apart).await;
         }
     }
 
-    /// Listens to the notifications of other processes, and wakes the followers of this one.
+    /// Listens to the notifications of other processes, and wakes the followers of this one. Behind a pooler it ends.
     pub(crate) async fn listen(self: Arc<Self>, lanes: Arc<Connections>, signal: Arc<LogSignal>) {
         loop {
             // An error ends the connection; what came meanwhile is found by a look.
             _ = self.listen_once(&lanes, &signal).await;
             signal.notify();
+            if lanes.sessions.is_pooled() {
+                return;
+            }
             tokio::time::sleep(RECONNECT_PAUSE).await;
         }
     }
 
     async fn listen_once(&self, lanes: &Connections, signal: &LogSignal) -> Result<(), PgFault> {
-        let (client, mut connection) = lanes.connect_with().await?;
+        let (client, mut connection) = lanes.sessions.connect(common_sql::PLAN_AS_WRITTEN).await?;
         let mut begin = Box::pin(async {
+            lanes.sessions.verify(&client).await?;
+            if lanes.sessions.is_pooled() {
+                return Ok(None);
+            }
             client.batch_execute(follow_sql::LISTEN).await?;
-            client.query_typed(follow_sql::SCHEMA, &[]).await?[0].try_get::<_, String>(0)
+            Ok::<_, PgFault>(Some(client.query_typed(follow_sql::SCHEMA, &[]).await?[0].try_get::<_, String>(0)?))
         });
         let mut schema = None;
         std::future::poll_fn(|context| {
@@ -167,8 +175,9 @@ impl Notifier {
                     && let std::task::Poll::Ready(read) = begin.as_mut().poll(context)
                 {
                     match read {
-                        Ok(read) => schema = Some(read),
-                        Err(error) => return std::task::Poll::Ready(Err(PgFault::from(error))),
+                        Ok(Some(read)) => schema = Some(read),
+                        Ok(None) => return std::task::Poll::Ready(Ok(())),
+                        Err(fault) => return std::task::Poll::Ready(Err(fault)),
                     }
                 }
                 match std::task::ready!(connection.poll_message(context)) {

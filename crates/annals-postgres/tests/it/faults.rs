@@ -57,7 +57,7 @@ fn under_faults(server: &Server, fault: fn(&Server)) {
 }
 
 /// Commits on several threads while faults come, each after some more commits. Nothing is lost, and nothing is doubled.
-fn write_under(backend: &PostgresBackend, faults: u64, fault: &(dyn Fn() + Sync)) {
+pub(crate) fn write_under(backend: &PostgresBackend, faults: u64, fault: &(dyn Fn() + Sync)) {
     let commits = (faults + 1) * COMMITS_A_FAULT / WRITERS;
     let (committed, commits_seen) = std::sync::mpsc::channel();
     let write = |writer: u64, committed: Sender<()>| {
@@ -93,6 +93,11 @@ fn write_under(backend: &PostgresBackend, faults: u64, fault: &(dyn Fn() + Sync)
         let records = records.expect("checkpoints are listed");
         assert_eq!(records.len() as u64, commits, "each commit is stored once");
     }
+}
+
+/// Commits the first item of a thread.
+pub(crate) fn commit_one(backend: &PostgresBackend, thread: &ThreadId) {
+    commit(backend, &append(&mut IdSource::from_seed(1), thread, None, 1));
 }
 
 /// Commits a batch, again if the outcome is unknown: if it was stored, it is known by its ids.

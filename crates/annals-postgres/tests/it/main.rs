@@ -9,6 +9,7 @@
 mod calls;
 mod copies;
 mod faults;
+mod pooler;
 mod proxy;
 mod server;
 mod suite;
@@ -46,7 +47,8 @@ fn main() -> ExitCode {
         return suite::race(&args[1..]);
     }
     let mut tests = suite::tests();
-    tests.extend(calls::tests().into_iter().chain(copies::tests()).chain(faults::tests()).chain(views::tests()));
+    tests.extend(calls::tests().into_iter().chain(copies::tests()).chain(faults::tests()));
+    tests.extend(pooler::tests().into_iter().chain(views::tests()));
     #[cfg(feature = "tls")]
     tests.extend(tls::tests());
     if args.iter().any(|arg| arg == "--list") {

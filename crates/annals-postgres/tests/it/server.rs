@@ -61,7 +61,7 @@ impl Server {
 
     fn start_with(fsync: &'static str) -> Result<Self, String> {
         if let Some(url) = variable("ANNALS_POSTGRES") {
-            return Ok(Self { url, started: None, schemas: AtomicU64::new(0) });
+            return Ok(Self::at(url));
         }
         let programs = programs().ok_or("there is no initdb; Debian's package is `postgresql`")?;
         let user = if is_root() { Some(user().ok_or("root needs another user for the server")?) } else { None };
@@ -71,6 +71,11 @@ impl Server {
         started.init(&started.template)?;
         started.make()?;
         Self::of(started)
+    }
+
+    /// Returns the server of a URL, which runs.
+    pub(crate) fn at(url: String) -> Self {
+        Self { url, started: None, schemas: AtomicU64::new(0) }
     }
 
     /// Ends this server as a failure does, and starts another one on a copy of its files.
@@ -368,11 +373,11 @@ fn folder(user: Option<&str>) -> Result<tempfile::TempDir, String> {
     Ok(folder)
 }
 
-fn kill(pid: &str) {
+pub(crate) fn kill(pid: &str) {
     checked(Command::new("kill").args(["-KILL", pid.trim()])).expect("the process is killed");
 }
 
-fn checked(command: &mut Command) -> Result<(), String> {
+pub(crate) fn checked(command: &mut Command) -> Result<(), String> {
     let Output { status, stderr, .. } = command
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

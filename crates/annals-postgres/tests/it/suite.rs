@@ -42,7 +42,7 @@ fn partitions(server: &Server) {
 /// The number of processes of the race.
 const PROCESSES: u64 = 4;
 
-fn race_of_processes(server: &Server) {
+pub(crate) fn race_of_processes(server: &Server) {
     let (url, program) = (server.empty(), std::env::current_exe().expect("the program of the tests"));
     let backend = PostgresBackend::connect(&url).expect("the server is reached");
     let race = |process: u64| {
