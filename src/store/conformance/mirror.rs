@@ -116,10 +116,15 @@ impl Prunes for Mirror<'_> {
     fn prune(&self, thread: &ThreadId, what: PruneTarget<'_>) -> Result<Pruned, StoreError> {
         let mut held = self.held.lock();
         let unprunable = derived::unprunable(self.log, thread, &[])?;
-        let record = |at: &CheckpointRef| self.log.checkpoint(at).expect("reads").filter(|record| !record.pruned);
-        let own: Vec<_> = held.order.iter().filter(|at| at.thread == *thread).filter_map(record).collect();
+        let all: Vec<&CheckpointRef> = held.order.iter().filter(|at| at.thread == *thread).collect();
+        let kept = || -> Vec<CheckpointRecord> {
+            let found = self.log.records(&RecordQuery::At(&all)).expect("reads").into_iter().flatten();
+            found.filter(|record| !record.pruned).collect()
+        };
+        let own = kept();
         let pruned = self.log.prune(thread, what)?;
-        let gone: Vec<_> = own.iter().filter(|of| record(&of.point).is_none()).collect();
+        let left: BTreeSet<u64> = kept().iter().map(|of| of.seq).collect();
+        let gone: Vec<_> = own.iter().filter(|of| !left.contains(&of.seq)).collect();
         assert_eq!((pruned.checkpoints, pruned == Pruned::default()), (gone.len() as u64, gone.is_empty()));
         match what {
             PruneTarget::Spans(spans) => {
