@@ -41,8 +41,8 @@ pub fn link_document(link: &ThreadLink) -> Json {
 }
 
 /// Returns the threads below the thread of a checkpoint, at most `threads_max`, in the order in which they began. The
-/// newest `items_max` items of its lists are searched for the tool calls, back to the oldest of these. A thread that was
-/// deleted is left out.
+/// newest `items_max` items of its lists are searched for the tool calls, back to the oldest of these. A thread that
+/// was deleted is left out.
 ///
 /// # Errors
 /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`]. The tool calls after a damaged message are not
