@@ -1,8 +1,8 @@
 //! The client of the server: a thread with a runtime of its own, a few connections, and statements that are pipelined.
 //!
 //! A call from any thread, inside another runtime or not, parks until its statements are done. The statements of a call
-//! are sent together: a round trip, which is counted. The server prepares each statement once on a connection, unless there is a
-//! pooler between. A connection that is lost is opened again; a read is repeated some times.
+//! are sent together: a round trip, which is counted. The server prepares each statement once on a connection, unless
+//! there is a pooler between. A connection that is lost is opened again; a read is repeated some times.
 //!
 //! Invariant: the statements of a transaction stand on their connection without others between them. *Absent:* the
 //! statements.

@@ -178,10 +178,4 @@ mod tests {
             assert!(settings(unknown).unwrap_err().contains("is not a setting"), "{unknown}");
         }
     }
-
-    #[test]
-    fn a_transaction_begins_with_settings_as_literals() {
-        let begin = sql::begin_with(sql::BEGIN, [("a", "1"), ("b", r"it's \")].into_iter());
-        assert_eq!(begin, r"BEGIN; SELECT set_config(E'a', E'1', true), set_config(E'b', E'it''s \\', true)");
-    }
 }

@@ -317,4 +317,10 @@ mod tests {
         }
         assert_eq!(divided.matches("PARTITION BY HASH (thread)").count(), PARTITIONED.len());
     }
+
+    #[test]
+    fn a_transaction_begins_with_settings_as_literals() {
+        let begin = begin_with(BEGIN, [("a", "1"), ("b", r"it's \")].into_iter());
+        assert_eq!(begin, r"BEGIN; SELECT set_config(E'a', E'1', true), set_config(E'b', E'it''s \\', true)");
+    }
 }

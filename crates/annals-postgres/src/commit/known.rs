@@ -1,7 +1,7 @@
 //! The state that a commit compares with its batch: threads at a number of changes, with namespaces and checkpoints.
 //!
-//! Invariant: all parts of a known thread were read at one number of changes, or follow from a commit of this process at the
-//! next number. A commit that names the number is refused by the server if anything has changed since.
+//! Invariant: all parts of a known thread were read at one number of changes, or follow from a commit of this process
+//! at the next number. A commit that names the number is refused by the server if anything has changed since.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -323,12 +323,12 @@ pub(crate) async fn load(
 }
 
 /// What a load has asked for: namespaces, checkpoints, and fields of which there are operations.
-type Asked<'a, 'n> = (&'a [(&'n ThreadId, &'n Namespace)], &'a [WantedPoint<'n>], &'a [&'n FieldKey]);
+type LoadKeys<'a, 'n> = (&'a [(&'n ThreadId, &'n Namespace)], &'a [WantedPoint<'n>], &'a [&'n FieldKey]);
 
 fn loaded(
     mut answers: Answers,
     ids: &BTreeSet<ThreadId>,
-    (spaces, wanted, fields): Asked<'_, '_>,
+    (spaces, wanted, fields): LoadKeys<'_, '_>,
 ) -> Result<LoadedThreads, StoreError> {
     let operations = if fields.is_empty() { Vec::new() } else { answers.pop().unwrap_or_default() };
     let operations = newest_operations(&operations, fields)?;
