@@ -39,7 +39,7 @@ fn stores(server: &Server) -> (Arc<PostgresBackend>, impl Fn() -> Store) {
     (backend, move || Store::with_backend(of.clone(), OpenOptions::new()))
 }
 
-fn of_a_log(server: &Server) {
+pub(crate) fn of_a_log(server: &Server) {
     let (backend, open) = stores(server);
     let append = |store: &Store| {
         let thread = store.thread("t").expect("an id");
@@ -92,7 +92,7 @@ struct Chat {
     turns: i64,
 }
 
-fn of_a_graph(server: &Server) {
+pub(crate) fn of_a_graph(server: &Server) {
     let (backend, open) = stores(server);
     let answer = |chat: &Chat| Ok(Chat::update().messages([Message::ai("hello")]).turns(chat.turns + 1));
     let graph = StateGraph::<Chat>::new().node("answer", answer).edge(START, "answer").edge("answer", END).compile();

@@ -15,12 +15,13 @@ use annals_graph::{QueueLimit, Worker};
 use annals_postgres::PostgresBackend;
 
 use super::server::{Server, checked, is_required, kill, variable};
-use super::{Test, faults, suite};
+use super::{Test, calls, faults, suite};
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
         ("pooler::log".into(), Box::new(|server| share_of_the_suite(server, &OF_THE_LOG))),
         ("pooler::runs".into(), Box::new(|server| share_of_the_suite(server, &OF_RUNS))),
+        ("pooler::calls".into(), Box::new(round_trips)),
         ("pooler::one_connection".into(), Box::new(one_connection)),
         ("pooler::race_of_processes".into(), Box::new(race_of_processes)),
         ("pooler::workers".into(), Box::new(workers)),
@@ -145,6 +146,14 @@ fn share_of_the_suite(server: &Server, cases: &[&str]) {
     let Some(pooler) = Pooler::start(server, connections, DROPS_OPTIONS) else { return };
     run_cases(&pooler, cases);
     pooler.verify_sessions(connections);
+}
+
+/// Calls take as many round trips as without a pooler.
+fn round_trips(server: &Server) {
+    let Some(pooler) = Pooler::start(server, 2, "") else { return };
+    calls::of_a_log(&pooler.pooled);
+    calls::of_a_graph(&pooler.pooled);
+    pooler.verify_sessions(2);
 }
 
 /// No call holds a connection while it waits for another one: of a pooler that has one, and gives none away.
