@@ -59,8 +59,9 @@ const USAGE: &str = "usage: annals-bench figures [--json] [--quick] [--dir FOLDE
              salamander, dbos and postgres if built with the feature of this name), or the group of a figure
   --python   the Python that has langgraph (default: python3)
 
-  profile    repeats one piece of work, for a profiler: append, undo, commit, by-hand, turn, leased-turn, agent-turn,
-             agent-turn-by-hand, worker, get-state, tail, open, chain, stream, fan-out (the last three use no FILE)";
+  profile    repeats one piece of work, for a profiler: append, append-by-hand, undo, commit, by-hand, turn,
+             turn-by-hand, leased-turn, agent-turn, agent-turn-by-hand, worker, get-state, tail, open, chain, stream,
+             fan-out (the last three use no FILE)";
 
 /// The options of a measurement: the requested figures and the folder.
 pub(crate) struct Bench {

@@ -13,7 +13,8 @@ use crate::raw::Raw;
 use crate::stats::timed;
 use crate::supersteps::Count;
 use crate::turns::{self, THREAD, Talk};
-use crate::{Result, agents, disk, runtime, workflows};
+use crate::writes::AppendByHand;
+use crate::{Result, agents, disk, raw_turns, runtime, workflows};
 
 /// Turns of the conversation that the reading work finds.
 const TURNS: usize = 10_000;
@@ -48,6 +49,20 @@ pub(crate) fn run(args: Vec<String>) -> Result<()> {
             let mut talk = Talk::open(path, Synchronous::Normal, Durability::Sync, 0)?;
             timed(|| (0..count).try_for_each(|_| talk.turn(&graph).map(|_| ())))?
         }
+        "append-by-hand" => {
+            if !path.exists() {
+                turns::build(path, TURNS)?;
+                disk::open(path, Synchronous::Normal)?
+                    .store
+                    .thread(THREAD)?
+                    .append("messages", [Message::ai("Bern")])?;
+            }
+            let mut by_hand = AppendByHand::open(path)?;
+            let appended = timed(|| (0..count).try_for_each(|_| by_hand.append()))?;
+            by_hand.close()?;
+            appended
+        }
+        "turn-by-hand" => (raw_turns::by_hand(path, count)?, ()),
         "agent-turn" | "agent-turn-by-hand" => (agents::turns(path, work == "agent-turn-by-hand", count)?, ()),
         "worker" => (workflows::work(path, &workflows::five_tasks()?, count)?, ()),
         "fan-out" => {

@@ -116,7 +116,7 @@ struct HandRow {
 }
 
 /// A file in which the rows of an append are written by hand.
-struct AppendByHand {
+pub(crate) struct AppendByHand {
     writer: RawWriter,
     rows: Vec<HandRow>,
     appended: u64,
@@ -124,7 +124,7 @@ struct AppendByHand {
 
 impl AppendByHand {
     /// Learns the rows of the newest append of a file, and opens it.
-    fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         let conn = raw::writing(path, Synchronous::Normal)?;
         let mut rows = Vec::new();
         for (table, newest) in ROWS {
@@ -150,7 +150,7 @@ impl AppendByHand {
         Ok(Self { writer: RawWriter::new(path, conn)?, rows, appended: 0 })
     }
 
-    fn append(&mut self) -> Result<()> {
+    pub(crate) fn append(&mut self) -> Result<()> {
         let conn = lock(&self.writer.conn)?;
         conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         for row in &mut self.rows {
@@ -177,7 +177,7 @@ impl AppendByHand {
     }
 
     /// Copies the log into the file. Returns the number of appends.
-    fn close(&mut self) -> Result<u64> {
+    pub(crate) fn close(&mut self) -> Result<u64> {
         self.writer.close()?;
         Ok(self.appended)
     }
