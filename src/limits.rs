@@ -51,6 +51,8 @@ pub(crate) const PLACEHOLDERS_MAX: usize = 10_000;
 pub(crate) const IMPORT_BYTES_MAX: usize = 8 << 20;
 /// Bytes of the metadata of a checkpoint, as JSON text.
 pub(crate) const METADATA_BYTES_MAX: usize = 1 << 20;
+/// Checkpoints whose writes a copy reads at once.
+pub(crate) const COPY_PAGE_WRITES: usize = 64;
 /// Bytes of values after which a copy to another store commits, however few checkpoints they are.
 pub(crate) const COPY_PART_BYTES: usize = 8 << 20;
 /// Checkpoints whose writes a repeated copy compares at once.

@@ -16,7 +16,7 @@ use super::copy_plan::CopyPlan;
 use crate::base::internal::hash::Checksum;
 use crate::base::limits::BATCH_CHECKPOINTS_MAX;
 use crate::base::{CheckpointId, Namespace, ThreadId, WriteValue, setters};
-use crate::limits::{COPY_PART_BYTES, COPY_WRITES_COMPARED};
+use crate::limits::{COPY_PAGE_WRITES, COPY_PART_BYTES, COPY_WRITES_COMPARED};
 use crate::store::batch::{Batch, ChangeValue, Data, ItemOp, NewWrites};
 use crate::store::log::batches::{CopiedPoint, ForkParents, ThreadBatches, copied_point, timers, writes_of};
 use crate::store::log::checksum::LogChecksum;
@@ -298,6 +298,9 @@ fn walk(
                 batches.move_head(&change.namespace, checkpoint_of(change.after.as_ref()));
             }
             next += 1;
+        }
+        if at % COPY_PAGE_WRITES == 0 {
+            batches.read_ahead(&plan.records[at..plan.records.len().min(at + COPY_PAGE_WRITES)])?;
         }
         if let Some(record) = plan.records.get(at) {
             let mut own = Vec::with_capacity(2);

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::{Log, LogExt};
 use crate::base::{CheckpointId, Namespace, ThreadId};
+use crate::limits::COPY_PAGE_WRITES;
 use crate::store::batch::{
     Batch, Change, ChangeValue, Data, ItemChange, ItemOp, ListRef, NewCheckpoint, NewTimer, NewWrite, NewWrites,
     Parent, Payload, Seen, WriteRef, WriteValue,
@@ -87,6 +88,8 @@ pub(crate) struct ThreadBatches<'a, L: Log + ?Sized> {
     last: HashMap<Namespace, LastCopied>,
     /// The tasks whose writes build on a list of a later checkpoint: they are copied last.
     late: Vec<(Namespace, NewWrites)>,
+    /// The writes of checkpoints that come next.
+    ahead: HashMap<CopiedPoint, Vec<WriteRecord>>,
 }
 
 /// What a child of a checkpoint is compared with.
@@ -107,8 +110,8 @@ impl LastCopied {
 
 impl<'a, L: Log + ?Sized> ThreadBatches<'a, L> {
     pub(crate) fn new(log: &'a L, (from, to): (&'a ThreadId, &'a ThreadId), forks: ForkParents<'a>) -> Self {
-        let (heads, seen, last) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { log, from, to, forks, heads, seen, last, late: Vec::new() }
+        let (heads, seen, last, ahead) = (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
+        Self { log, from, to, forks, heads, seen, last, late: Vec::new(), ahead }
     }
 
     /// Visits the batches of checkpoints, which are those of the thread in the order of the log. A checkpoint comes
@@ -121,11 +124,21 @@ impl<'a, L: Log + ?Sized> ThreadBatches<'a, L> {
         debug_assert!(records.is_sorted_by_key(|record| record.seq), "checkpoints come in the order of the log");
         let mut last: HashMap<&Namespace, CheckpointId> = HashMap::new();
         records.iter().for_each(|record| _ = last.insert(&record.point.namespace, record.point.checkpoint));
-        for record in records {
-            let is_last = last.get(&record.point.namespace) == Some(&record.point.checkpoint);
-            self.one(record, is_last, visit)?;
+        for page in records.chunks(COPY_PAGE_WRITES) {
+            self.read_ahead(page)?;
+            for record in page {
+                let is_last = last.get(&record.point.namespace) == Some(&record.point.checkpoint);
+                self.one(record, is_last, visit)?;
+            }
         }
         self.rest(visit)
+    }
+
+    /// Reads the writes of the checkpoints that come next, in one call.
+    pub(crate) fn read_ahead(&mut self, page: &[CheckpointRecord]) -> Result<(), StoreError> {
+        let points: Vec<&CheckpointRef> = page.iter().map(|record| &record.point).collect();
+        self.ahead = page.iter().map(copied_point).zip(self.log.writes_of(&points)?).collect();
+        Ok(())
     }
 
     /// Visits the batches of one checkpoint: of the one that follows those before it in the order of the log. The tasks
@@ -141,7 +154,10 @@ impl<'a, L: Log + ?Sized> ThreadBatches<'a, L> {
         batch.checkpoints.push(self.checkpoint(record)?);
         visit(batch)?;
         self.heads.insert(namespace.clone(), id);
-        let writes = self.log.writes(&record.point)?;
+        let writes = match self.ahead.remove(&copied_point(record)) {
+            Some(writes) => writes,
+            None => self.log.writes(&record.point)?,
+        };
         if let Some(last) = self.last.get_mut(namespace) {
             last.writes.clone_from(&writes);
         }
@@ -318,6 +334,8 @@ impl<'a, L: Log + ?Sized> ThreadBatches<'a, L> {
             Some(parent) if is_replaced => {
                 return Ok(replaced(self.is_list(parent, name)?, items, channel.task, shared));
             }
+            // Nothing was deleted where each position has an item.
+            _ if items.len() as u64 == written.end - written.start => Vec::new(),
             Some(parent) if self.is_list(parent, name)? => self.items(parent.0, name, range)?,
             _ => Vec::new(),
         };

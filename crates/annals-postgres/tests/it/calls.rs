@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use annals::history::CopyOptions;
 use annals::prelude::{Message, Messages, State};
 use annals::store::batch::{Batch, NewCheckpoint};
 use annals::store::lease::{LeaseOwner, NewLease};
@@ -20,6 +21,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("calls::of_a_log".into(), Box::new(of_a_log)),
         ("calls::of_a_graph".into(), Box::new(of_a_graph)),
         ("calls::of_an_approval".into(), Box::new(of_an_approval)),
+        ("calls::of_a_copy".into(), Box::new(of_a_copy)),
     ]
 }
 
@@ -133,4 +135,22 @@ fn of_an_approval(server: &Server) {
     let done = graph.invoke(&thread, Command::resume(4)).expect("it runs");
     assert_eq!(done.state().turns, 5);
     assert_eq!(store.check().expect("a check").problems, []);
+}
+
+/// A copy reads three times for each message (the state, what it changed of the list, the item), and all else by pages.
+fn of_a_copy(server: &Server) {
+    const MESSAGES: u64 = 192;
+    let (backend, open) = stores(server);
+    let file = Store::memory();
+    for n in 0..MESSAGES {
+        let thread = file.thread("t").expect("an id");
+        thread.append("messages", [Message::human(format!("hi {n}"))]).expect("it is appended");
+    }
+    file.copy_to(&open(), CopyOptions::new()).expect("it is copied there");
+    let read = || {
+        let report = open().copy_to(&Store::memory(), CopyOptions::new()).expect("it is copied back");
+        assert_eq!((report.refused.len(), report.threads[0].checkpoints), (0, MESSAGES));
+    };
+    let trips = round_trips(&backend, read);
+    assert!((MESSAGES..3 * MESSAGES + 40).contains(&trips), "{trips}");
 }
