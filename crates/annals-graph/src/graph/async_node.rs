@@ -14,66 +14,37 @@ use super::signature::{Signature, SignatureKind};
 /// The future of an asynchronous node.
 pub(crate) type NodeFuture = Pin<Box<dyn Future<Output = NodeResult<NodeOutput>> + Send>>;
 
-/// An `async fn` that borrows the state and its context. The compiler names this trait when an async closure captures
-/// something: its future would borrow the closure. Such a closure takes `Arc<S>` and clones its captures.
+/// An `async fn` that borrows the state, the context, or both. The compiler names this trait when an async closure
+/// captures something: its future would borrow the closure. Such a closure takes `Arc<S>` and clones its captures.
 #[doc(hidden)]
-pub trait AsyncNodeOfContextWithoutCaptures<'a, S: 'a>: Send + Sync {
+pub trait AsyncWithoutCaptures<'a, Args>: Send + Sync {
     type Future: Future<Output = Self::Returned> + Send + 'a;
     type Returned;
-    fn start(&self, state: &'a S, context: &'a Context) -> Self::Future;
+    fn start(&self, args: Args) -> Self::Future;
 }
 
-impl<'a, S: 'a, F, Fut> AsyncNodeOfContextWithoutCaptures<'a, S> for F
+impl<'a, A, F, Fut> AsyncWithoutCaptures<'a, (A,)> for F
 where
-    F: Fn(&'a S, &'a Context) -> Fut + Send + Sync,
+    F: Fn(A) -> Fut + Send + Sync,
     Fut: Future + Send + 'a,
 {
     type Future = Fut;
     type Returned = Fut::Output;
 
-    fn start(&self, state: &'a S, context: &'a Context) -> Fut {
-        self(state, context)
+    fn start(&self, (borrowed,): (A,)) -> Fut {
+        self(borrowed)
     }
 }
 
-/// An `async fn` that borrows the state, see [`AsyncNodeOfContextWithoutCaptures`].
-#[doc(hidden)]
-pub trait AsyncNodeWithoutCaptures<'a, S: 'a>: Send + Sync {
-    type Future: Future<Output = Self::Returned> + Send + 'a;
-    type Returned;
-    fn start(&self, state: &'a S) -> Self::Future;
-}
-
-impl<'a, S: 'a, F, Fut> AsyncNodeWithoutCaptures<'a, S> for F
+impl<'a, A, F, Fut> AsyncWithoutCaptures<'a, (A, &'a Context)> for F
 where
-    F: Fn(&'a S) -> Fut + Send + Sync,
+    F: Fn(A, &'a Context) -> Fut + Send + Sync,
     Fut: Future + Send + 'a,
 {
     type Future = Fut;
     type Returned = Fut::Output;
 
-    fn start(&self, state: &'a S) -> Fut {
-        self(state)
-    }
-}
-
-/// An `async fn` that takes an input and borrows its context: a node with an input of its own, or a task.
-#[doc(hidden)]
-pub trait AsyncTaskWithoutCaptures<'a, I>: Send + Sync {
-    type Future: Future<Output = Self::Returned> + Send + 'a;
-    type Returned;
-    fn start(&self, input: I, context: &'a Context) -> Self::Future;
-}
-
-impl<'a, I, F, Fut> AsyncTaskWithoutCaptures<'a, I> for F
-where
-    F: Fn(I, &'a Context) -> Fut + Send + Sync,
-    Fut: Future + Send + 'a,
-{
-    type Future = Fut;
-    type Returned = Fut::Output;
-
-    fn start(&self, input: I, context: &'a Context) -> Fut {
+    fn start(&self, (input, context): (A, &'a Context)) -> Fut {
         self(input, context)
     }
 }
@@ -97,14 +68,14 @@ where
 impl<S, F, T> IntoNode<S, (Signature<{ SignatureKind::BorrowsStateAndContext as u8 }>, T)> for F
 where
     S: Send + Sync + 'static,
-    F: for<'a> AsyncNodeOfContextWithoutCaptures<'a, S, Returned = NodeResult<T>> + 'static,
+    F: for<'a> AsyncWithoutCaptures<'a, (&'a S, &'a Context), Returned = NodeResult<T>> + 'static,
     T: IntoOutput<S>,
 {
     fn into_node(self) -> NodeBody {
         let node = Arc::new(self);
         of_state(move |state: Arc<S>, context| {
             let node = Arc::clone(&node);
-            async move { node.start(&state, &context).await.map(NodeOutput::of::<S, T>) }
+            async move { node.start((&state, &context)).await.map(NodeOutput::of::<S, T>) }
         })
     }
 }
@@ -112,14 +83,14 @@ where
 impl<S, F, T> IntoNode<S, (Signature<{ SignatureKind::BorrowsState as u8 }>, T)> for F
 where
     S: Send + Sync + 'static,
-    F: for<'a> AsyncNodeWithoutCaptures<'a, S, Returned = NodeResult<T>> + 'static,
+    F: for<'a> AsyncWithoutCaptures<'a, (&'a S,), Returned = NodeResult<T>> + 'static,
     T: IntoOutput<S>,
 {
     fn into_node(self) -> NodeBody {
         let node = Arc::new(self);
         of_state(move |state: Arc<S>, _| {
             let node = Arc::clone(&node);
-            async move { node.start(&state).await.map(NodeOutput::of::<S, T>) }
+            async move { node.start((&state,)).await.map(NodeOutput::of::<S, T>) }
         })
     }
 }
@@ -201,7 +172,7 @@ where
 
 impl<S, F, I, T> IntoNode<S, (Signature<{ SignatureKind::BorrowsContext as u8 }>, I, T)> for Own<F>
 where
-    F: for<'a> AsyncTaskWithoutCaptures<'a, I, Returned = NodeResult<T>> + 'static,
+    F: for<'a> AsyncWithoutCaptures<'a, (I, &'a Context), Returned = NodeResult<T>> + 'static,
     I: DeserializeOwned + Send + 'static,
     T: IntoOutput<S>,
 {
@@ -209,7 +180,7 @@ where
         let node = Arc::new(self.0);
         of_value(move |input: I, context| {
             let node = Arc::clone(&node);
-            async move { node.start(input, &context).await.map(NodeOutput::of::<S, T>) }
+            async move { node.start((input, &context)).await.map(NodeOutput::of::<S, T>) }
         })
     }
 }

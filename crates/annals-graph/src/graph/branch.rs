@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::state::StateRef;
 use crate::task::Context;
 
-use super::async_node::{AsyncNodeOfContextWithoutCaptures, AsyncNodeWithoutCaptures};
+use super::async_node::AsyncWithoutCaptures;
 use super::command::{SendTo, Target};
 use super::node::NodeResult;
 use super::signature::{Signature, SignatureKind};
@@ -212,13 +212,13 @@ where
 impl<S: Send + Sync + 'static, F, T: IntoTargets> IntoPath<S, (Signature<{ SignatureKind::PathBorrowsState as u8 }>, T)>
     for F
 where
-    F: for<'a> AsyncNodeWithoutCaptures<'a, S, Returned = T> + 'static,
+    F: for<'a> AsyncWithoutCaptures<'a, (&'a S,), Returned = T> + 'static,
 {
     fn into_path(self) -> PathBody {
         let path = Arc::new(self);
         awaited(move |state: Arc<S>, _| {
             let path = Arc::clone(&path);
-            async move { path.start(&state).await }
+            async move { path.start((&state,)).await }
         })
     }
 }
@@ -226,13 +226,13 @@ where
 impl<S: Send + Sync + 'static, F, T: IntoTargets>
     IntoPath<S, (Signature<{ SignatureKind::PathBorrowsStateAndContext as u8 }>, T)> for F
 where
-    F: for<'a> AsyncNodeOfContextWithoutCaptures<'a, S, Returned = T> + 'static,
+    F: for<'a> AsyncWithoutCaptures<'a, (&'a S, &'a Context), Returned = T> + 'static,
 {
     fn into_path(self) -> PathBody {
         let path = Arc::new(self);
         awaited(move |state: Arc<S>, context| {
             let path = Arc::clone(&path);
-            async move { path.start(&state, &context).await }
+            async move { path.start((&state, &context)).await }
         })
     }
 }

@@ -38,7 +38,7 @@ pub use sequence::IntoSequence;
 #[doc(hidden)]
 pub use signature::Signature;
 
-pub(crate) use async_node::{AsyncTaskWithoutCaptures, NodeFuture};
+pub(crate) use async_node::{AsyncWithoutCaptures, NodeFuture};
 pub(crate) use branch::{Branch, Path, PathFuture};
 pub(crate) use builder::DEFAULT_NAME;
 pub(crate) use compiled::{BRANCH_CHANNEL, Breakpoints, Graph, JOIN_CHANNEL, Join, Outgoing};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::state::Part;
 use crate::task::Context;
 
-use super::async_node::{AsyncNodeOfContextWithoutCaptures, AsyncNodeWithoutCaptures, of_state as of_async};
+use super::async_node::{AsyncWithoutCaptures, of_state as of_async};
 use super::node::{IntoNode, IntoOutput, NodeBody, NodeOutput, NodeResult, of_state};
 use super::signature::{Signature, SignatureKind};
 
@@ -37,14 +37,14 @@ impl<S, P, F, T> IntoNode<S, (Signature<{ SignatureKind::BorrowsPart as u8 }>, P
 where
     S: Send + Sync + 'static,
     P: Part<S>,
-    F: for<'a> AsyncNodeWithoutCaptures<'a, P, Returned = NodeResult<T>> + 'static,
+    F: for<'a> AsyncWithoutCaptures<'a, (&'a P,), Returned = NodeResult<T>> + 'static,
     T: IntoOutput<S>,
 {
     fn into_node(self) -> NodeBody {
         let node = Arc::new(self);
         of_async(move |state: Arc<S>, _| {
             let (node, part) = (Arc::clone(&node), P::of(&state));
-            async move { node.start(&part).await.map(NodeOutput::of::<S, T>) }
+            async move { node.start((&part,)).await.map(NodeOutput::of::<S, T>) }
         })
     }
 }
@@ -53,14 +53,14 @@ impl<S, P, F, T> IntoNode<S, (Signature<{ SignatureKind::BorrowsPartAndContext a
 where
     S: Send + Sync + 'static,
     P: Part<S>,
-    F: for<'a> AsyncNodeOfContextWithoutCaptures<'a, P, Returned = NodeResult<T>> + 'static,
+    F: for<'a> AsyncWithoutCaptures<'a, (&'a P, &'a Context), Returned = NodeResult<T>> + 'static,
     T: IntoOutput<S>,
 {
     fn into_node(self) -> NodeBody {
         let node = Arc::new(self);
         of_async(move |state: Arc<S>, context| {
             let (node, part) = (Arc::clone(&node), P::of(&state));
-            async move { node.start(&part, &context).await.map(NodeOutput::of::<S, T>) }
+            async move { node.start((&part, &context)).await.map(NodeOutput::of::<S, T>) }
         })
     }
 }

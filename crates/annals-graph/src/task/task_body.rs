@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::graph::{AsyncTaskWithoutCaptures, NodeResult, Signature, SignatureKind};
+use crate::graph::{AsyncWithoutCaptures, NodeResult, Signature, SignatureKind};
 
 use super::context::Context;
 
@@ -127,7 +127,7 @@ where
 
 impl<F, I, R> IntoTask<I, R, Signature<{ SignatureKind::AwaitsBorrowing as u8 }>> for F
 where
-    F: for<'a> AsyncTaskWithoutCaptures<'a, I, Returned = NodeResult<R>> + 'static,
+    F: for<'a> AsyncWithoutCaptures<'a, (I, &'a Context), Returned = NodeResult<R>> + 'static,
     I: Send + 'static,
 {
     type Kind = Awaited;
@@ -136,7 +136,7 @@ where
         let task = Arc::new(self);
         TaskBody(TaskWork::Async(Arc::new(move |input, context: Context| {
             let task = Arc::clone(&task);
-            Box::pin(async move { task.start(input, &context).await })
+            Box::pin(async move { task.start((input, &context)).await })
         })))
     }
 }
