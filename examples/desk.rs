@@ -42,7 +42,7 @@ fn main() -> Result<()> {
 
     // The list at the left, and the search box.
     for thread in store.threads_with(ThreadQuery::new().project("home"))? {
-        println!("{:<20} {:<8} {}", thread.title().unwrap_or("untitled"), thread.status(), thread.updated_at());
+        println!("{:<20} {:<8} {}", thread.title().unwrap_or("untitled"), thread.status, thread.updated_at);
     }
     for hit in store.search(SearchQuery::new("gasthof").role("ai"))?.hits {
         println!("{}: {}", hit.point.thread, hit.snippet.marked("*", "*"));

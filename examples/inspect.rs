@@ -36,7 +36,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     let store = Store::open_with(&path, OpenOptions::new().read_only(true))?;
 
     for info in store.threads_with(ThreadQuery::new())? {
-        println!("{:<10} {:<10} {}", info.id(), info.status(), info.title().unwrap_or_default());
+        println!("{:<10} {:<10} {}", info.id(), info.status, info.title().unwrap_or_default());
         let thread = store.thread(info.id())?;
         for operation in thread.operations()? {
             let operation = operation?;

@@ -55,9 +55,9 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     assert!(late.is_conflict());
     println!("refused: {late}");
     let stored = answer().on_conflict(OnConflict::Branch).commit()?;
-    let branch = chat.branches()?.into_iter().find(|branch| branch.last().id() == stored).expect("it has a name");
-    println!("retained as the branch {:?}:", branch.name().unwrap_or_default());
-    show(branch.last())?;
+    let branch = chat.branches()?.into_iter().find(|branch| branch.last.id() == stored).expect("it has a name");
+    println!("retained as the branch {:?}:", branch.name.as_deref().unwrap_or_default());
+    show(&branch.last)?;
     assert_eq!(chat.at("@")?.len("messages")?, 3, "the head is that of the other window");
 
     // A follower that stores its position goes on there after a restart.

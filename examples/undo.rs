@@ -48,12 +48,12 @@ fn main() -> Result<()> {
     plan.update(Plan::update().transport("bike").stops(["Spiez".to_string()]))?;
     show("on the branch", &plan)?;
     let (bus, bike) = (thread.branch("by bus")?, thread.branch("by bike")?);
-    println!("\n{}", diff(bus.last(), bike.last())?);
-    let common = bus.last().common_ancestor(bike.last())?.expect("both began with Bern");
+    println!("\n{}", diff(&bus.last, &bike.last)?);
+    let common = bus.last.common_ancestor(&bike.last)?.expect("both began with Bern");
     assert_eq!(common.state::<Plan>()?.stops.to_vec(), ["Bern"]);
 
     // A fork is a thread of its own: one row, whatever the length of the history.
-    let fork = bike.last().fork_to("summer-next-year")?;
+    let fork = bike.last.fork_to("summer-next-year")?;
     fork.update(Plan::update().transport("boat"))?;
     assert_eq!(plan.state()?.transport, "bike", "the thread does not see its fork");
 

@@ -115,11 +115,6 @@ impl Error {
         self.kind() == ErrorKind::Busy
     }
 
-    /// Returns whether the file is damaged or not a store.
-    pub fn is_corrupt(&self) -> bool {
-        self.kind() == ErrorKind::Corrupt
-    }
-
     /// Returns whether repeating the call may succeed and is safe.
     pub fn is_retryable(&self) -> bool {
         self.kind().is_retryable()

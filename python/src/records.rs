@@ -40,7 +40,7 @@ impl PyThreadInfo {
     /// The number of the superstep that made the head.
     #[getter]
     fn step(&self) -> i64 {
-        self.0.record().step
+        self.0.record.step
     }
 
     /// Its title.
@@ -52,31 +52,31 @@ impl PyThreadInfo {
     /// The project that it belongs to.
     #[getter]
     fn project(&self) -> Option<&str> {
-        self.0.facts().project.as_deref()
+        self.0.facts.project.as_deref()
     }
 
     /// Its labels, sorted.
     #[getter]
     fn labels(&self) -> Vec<String> {
-        self.0.facts().labels.clone()
+        self.0.facts.labels.clone()
     }
 
     /// True if it is archived.
     #[getter]
     fn is_archived(&self) -> bool {
-        self.0.facts().is_archived
+        self.0.facts.is_archived
     }
 
     /// True if it is pinned.
     #[getter]
     fn is_pinned(&self) -> bool {
-        self.0.facts().is_pinned
+        self.0.facts.is_pinned
     }
 
     /// True if workers pass it over.
     #[getter]
     fn is_paused(&self) -> bool {
-        self.0.facts().is_paused
+        self.0.facts.is_paused
     }
 
     /// `done`, `running`, `interrupted`, `failed`, `sleeping`, `cancelled` or `stuck`.
@@ -108,43 +108,43 @@ impl PyThreadInfo {
     /// The name of its graph.
     #[getter]
     fn graph(&self) -> Option<&str> {
-        self.0.graph()
+        self.0.graph.as_deref()
     }
 
     /// The priority of its run, 0 to 9.
     #[getter]
     fn priority(&self) -> u8 {
-        self.0.priority()
+        self.0.priority
     }
 
     /// The time of its newest checkpoint, in UTC.
     #[getter]
     fn updated_at<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        datetime(py, self.0.updated_at())
+        datetime(py, self.0.updated_at)
     }
 
     /// The number of messages at the head; `None` if rows are damaged.
     #[getter]
     fn messages(&self) -> Option<u64> {
-        self.0.counts().map(|counts| counts.messages)
+        self.0.counts.map(|counts| counts.messages)
     }
 
     /// Tokens that its model calls read.
     #[getter]
     fn input_tokens(&self) -> Option<u64> {
-        self.0.counts().map(|counts| counts.input_tokens)
+        self.0.counts.map(|counts| counts.input_tokens)
     }
 
     /// Tokens that its model calls wrote.
     #[getter]
     fn output_tokens(&self) -> Option<u64> {
-        self.0.counts().map(|counts| counts.output_tokens)
+        self.0.counts.map(|counts| counts.output_tokens)
     }
 
     /// The stated costs of its model calls in US dollars.
     #[getter]
     fn cost_usd(&self) -> Option<f64> {
-        self.0.counts().map(|counts| counts.cost_usd())
+        self.0.counts.map(|counts| counts.cost_usd())
     }
 
     fn __repr__(&self) -> String {

@@ -328,9 +328,7 @@ impl PyThread {
     /// Returns the branches: the name if it has one, the last checkpoint, and whether it is the current one.
     fn branches(&self, py: Python<'_>) -> PyResult<Vec<(Option<String>, PySnapshot, bool)>> {
         let branches = py.detach(|| self.0.branches()).map_err(raise)?;
-        let shown = branches.into_iter().map(|branch| {
-            (branch.name().map(str::to_owned), PySnapshot::new(branch.last().clone()), branch.is_current())
-        });
+        let shown = branches.into_iter().map(|branch| (branch.name, PySnapshot::new(branch.last), branch.is_current));
         Ok(shown.collect())
     }
 
@@ -449,13 +447,13 @@ impl PyThread {
             return Ok(table(&caption, &["status"], &[vec!["no checkpoints".to_owned()]]));
         }
         let info = py.detach(|| self.0.info()).map_err(raise)?;
-        let messages = info.counts().map_or_else(String::new, |counts| counts.messages.to_string());
+        let messages = info.counts.map_or_else(String::new, |counts| counts.messages.to_string());
         let row = vec![
             info.title().unwrap_or_default().to_owned(),
             annals_runs::ThreadStatus::of(&info).as_str().to_owned(),
-            info.record().step.to_string(),
+            info.record.step.to_string(),
             messages,
-            minute(info.updated_at()),
+            minute(info.updated_at),
         ];
         Ok(table(&caption, &["title", "status", "step", "messages", "updated at"], &[row]))
     }

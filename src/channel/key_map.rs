@@ -49,10 +49,12 @@ pub struct KeyMap<T>(List<MapEntry<T>>);
 /// A write to a map channel: a key with the value that is put, or a key that is removed. Removing a key that the map
 /// does not have changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MapEntry<T> {
-    key: Arc<str>,
-    /// `None` removes the key; an entry of a map has a value.
-    value: Option<T>,
+    /// The key.
+    pub key: Arc<str>,
+    /// The value; `None` removes the key. An entry of a map has a value.
+    pub value: Option<T>,
 }
 
 impl<T> MapEntry<T> {
@@ -64,16 +66,6 @@ impl<T> MapEntry<T> {
     /// Removes a key.
     pub fn remove(key: impl Into<Arc<str>>) -> Self {
         Self { key: key.into(), value: None }
-    }
-
-    /// Returns the key.
-    pub fn key(&self) -> &str {
-        &self.key
-    }
-
-    /// Returns the value; `None` of an entry that removes its key.
-    pub fn value(&self) -> Option<&T> {
-        self.value.as_ref()
     }
 }
 
@@ -132,7 +124,7 @@ impl<T> KeyMap<T> {
     /// Returns the entries in the order of their keys.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &T)> + ExactSizeIterator {
         let mut entries: Vec<(&str, &T)> = Vec::with_capacity(self.len());
-        entries.extend(self.0.iter().filter_map(|entry| Some((entry.key(), entry.value()?))));
+        entries.extend(self.0.iter().filter_map(|entry| Some((&*entry.key, entry.value.as_ref()?))));
         entries.sort_unstable_by_key(|(key, _)| *key);
         entries.into_iter()
     }
@@ -142,7 +134,7 @@ impl<T> KeyMap<T> {
     where
         T: Clone,
     {
-        self.0.iter().filter_map(|entry| Some((entry.key().to_owned(), entry.value()?.clone()))).collect()
+        self.0.iter().filter_map(|entry| Some((entry.key.to_string(), entry.value.clone()?))).collect()
     }
 
     pub(crate) fn entries(&self) -> &List<MapEntry<T>> {
@@ -220,7 +212,7 @@ impl<T: fmt::Debug> fmt::Debug for KeyMap<T> {
 /// Two maps are equal if they have the same keys with the same values.
 impl<T: PartialEq> PartialEq for KeyMap<T> {
     fn eq(&self, other: &Self) -> bool {
-        self.len() == other.len() && self.0.iter().all(|entry| other.get(&entry.key) == entry.value())
+        self.len() == other.len() && self.0.iter().all(|entry| other.get(&entry.key) == entry.value.as_ref())
     }
 }
 

@@ -65,11 +65,11 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> ListItems 
     fn to_value(name: &Arc<str>, items: &mut dyn Iterator<Item = &MapEntry<T>>) -> Result<Value, StateError> {
         let mut members = Vec::new();
         for entry in items {
-            let value = match entry.value() {
+            let value = match &entry.value {
                 Some(value) => Value::from_serialize(value).map_err(codec::<T>(name))?,
                 None => removed(),
             };
-            members.push((entry.key().to_owned(), value));
+            members.push((entry.key.to_string(), value));
         }
         // Of writes to one key the last counts, which a stable order retains.
         members.sort_by(|a, b| a.0.cmp(&b.0));

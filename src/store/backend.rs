@@ -10,7 +10,7 @@
 //! | claims of runs | [`claim_runs`], [`ClaimRows`], [`ClaimCalls`], [`ClaimQuery::validate`] |
 //! | reads that follow from others | [`derived`] |
 //! | operations | [`NewOperation::validate`], [`NewOperation::is_stored_as`], [`sort_changes`] |
-//! | the timers of a head | [`sleeping`], [`without_timer`] |
+//! | the timers of a head | [`without_timer`] |
 //! | listings of threads | [`ThreadInfo::new`], [`ThreadPage`] |
 //! | the counts of a thread | [`ThreadCounts::stated`], [`ThreadCounts::of_tokens`] |
 //! | deletions | [`validate_deleted`], [`trash_is_due`], [`deletable`] |
@@ -25,7 +25,7 @@ pub use super::batch::validate_deleted;
 pub use super::claim::{ClaimCalls, ClaimRows, Claimable, claim_runs};
 pub use super::counts::pruned_metadata;
 pub use super::log::handle::CommitSettler;
-pub use super::marked::{sleeping, without_timer};
+pub use super::marked::without_timer;
 pub use super::operation::sort_changes;
 pub use super::prune::is_pruned;
 pub use super::search::entry::{BegunWord, SearchedEntry};

@@ -125,7 +125,7 @@ impl CommitChain {
 
     /// Returns whether the commits of the chain wait for locks. A backend retains the place of such a commit when it
     /// finds a lock taken.
-    pub fn waits_for_locks(&self) -> bool {
+    pub(crate) fn waits_for_locks(&self) -> bool {
         self.0.on_lock_wait.is_some()
     }
 
@@ -138,7 +138,7 @@ impl CommitChain {
     }
 
     /// Notes that a commit of the chain was stored, which ends a lock wait. A backend calls this.
-    pub fn note_stored(&self) {
+    pub(crate) fn note_stored(&self) {
         if self.waits_for_locks() {
             *self.0.lock_wait.lock() = ChainWait::Over;
         }

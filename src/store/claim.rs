@@ -201,18 +201,19 @@ impl ClaimQuery {
     }
 
     /// Returns whether a thread with this lease can be claimed: it is not live, or one of the owners holds it.
-    pub fn admits(&self, lease: Option<&LeaseRecord>) -> bool {
+    pub(crate) fn admits(&self, lease: Option<&LeaseRecord>) -> bool {
         let is_own = |lease: &LeaseRecord| self.owners.iter().any(|owner| owner.id() == lease.owner.id());
         lease.is_none_or(|lease| !lease.is_live(self.now) || is_own(lease))
     }
 
     /// Returns the groups that the lease of a run enters.
     fn groups_of(&self, info: &ThreadInfo) -> Vec<LeaseGroup> {
-        let Some(groups) = info.graph().and_then(|graph| self.queues.get(graph)).filter(|groups| !groups.is_empty())
+        let Some(groups) =
+            info.graph.as_ref().and_then(|graph| self.queues.get(graph)).filter(|groups| !groups.is_empty())
         else {
             return Vec::new();
         };
-        let metadata = info.record().metadata.as_deref().and_then(|text| serde_json::from_str(text).ok());
+        let metadata = info.record.metadata.as_deref().and_then(|text| serde_json::from_str(text).ok());
         let metadata = metadata.unwrap_or(serde_json::Value::Null);
         groups.iter().filter_map(|of| of.entered_by(&metadata)).collect()
     }
@@ -332,9 +333,9 @@ impl<'q> Claim<'q> {
     /// Returns whether a thread belongs to one of the graphs, is not paused, and waits for nothing but a timer that has
     /// passed.
     fn is_due(&self, (info, lease): &Claimable) -> bool {
-        let waits = matches!(info.status(), StatusKind::Running | StatusKind::Sleeping | StatusKind::Interrupted);
-        let is_of_queue = info.graph().is_some_and(|graph| self.query.queues.contains_key(graph));
-        waits && self.query.admits(lease.as_ref()) && is_of_queue && !info.facts().is_paused
+        let waits = matches!(info.status, StatusKind::Running | StatusKind::Sleeping | StatusKind::Interrupted);
+        let is_of_queue = info.graph.as_ref().is_some_and(|graph| self.query.queues.contains_key(graph));
+        waits && self.query.admits(lease.as_ref()) && is_of_queue && !info.facts.is_paused
     }
 
     /// Claims a run, unless it is not due or a limit refuses it. Returns `false` if the limit is that of the queue.
@@ -367,7 +368,7 @@ impl<'q> Claim<'q> {
             Err(StoreError::LeaseLimit { group, until }) => {
                 self.claims.is_refused = true;
                 self.claims.next_at = self.claims.next_at.into_iter().chain(until).min();
-                let queue = info.graph().and_then(|graph| self.query.queues.get(graph));
+                let queue = info.graph.as_ref().and_then(|graph| self.query.queues.get(graph));
                 let is_of_queue = |of: &QueueGroup| of.key.is_none() && of.group.name == group;
                 let goes_on = !queue.is_some_and(|groups| groups.iter().any(is_of_queue));
                 self.refused.push(group);

@@ -40,7 +40,7 @@ pub(super) fn marked(head: &CheckpointRecord, writes: &[WriteRecord]) -> Vec<Mar
 
 /// Returns the tasks of a head that sleep: they have not ended, and go on at a timestamp. Each comes with the first of
 /// its timestamps.
-pub fn sleeping(head: &CheckpointRecord, writes: &[WriteRecord]) -> Vec<(TaskId, Timestamp)> {
+pub(crate) fn sleeping(head: &CheckpointRecord, writes: &[WriteRecord]) -> Vec<(TaskId, Timestamp)> {
     let mut found: Vec<(TaskId, Timestamp)> = Vec::new();
     for of in marked(head, writes) {
         let Some(at) = of.mark.wake_at() else { continue };

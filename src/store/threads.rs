@@ -89,18 +89,32 @@ impl CheckpointRecord {
 
 /// A thread as a list shows it.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ThreadInfo {
-    head: CheckpointRecord,
-    /// The position of the newest checkpoint of the root namespace in the log.
-    seq: u64,
-    updated_at: Timestamp,
-    facts: ThreadFacts,
-    status: StatusKind,
-    marked: Vec<MarkedWrite>,
-    graph: Option<String>,
-    counts: Option<ThreadCounts>,
-    priority: u8,
-    partial: Option<PartialInfo>,
+    /// The record of the head of its root namespace.
+    pub record: CheckpointRecord,
+    /// The position of its newest checkpoint in the log: threads with later activity have greater ones.
+    pub seq: u64,
+    /// The timestamp of its newest checkpoint, which is its last activity.
+    pub updated_at: Timestamp,
+    /// The facts that its users stated.
+    pub facts: ThreadFacts,
+    /// The status.
+    pub status: StatusKind,
+    /// The special writes from which the status follows, in the order of the tasks due at the head. An executor decodes
+    /// their values.
+    pub marked: Vec<MarkedWrite>,
+    /// The name of the graph: the member `graph` of the metadata of the head.
+    pub graph: Option<String>,
+    /// The number of messages, and the tokens and the costs of model calls; `None` if rows from which they follow are
+    /// damaged, and until a backend has set it. They are known without a read of the messages.
+    pub counts: Option<ThreadCounts>,
+    /// The priority of its run: the member `priority` of the metadata of the head, 0 without one, and at most 9. Of
+    /// several runs in a queue the one with the greatest priority is claimed first.
+    pub priority: u8,
+    /// The mark of the partial message at the head, if there is one: an answer that is streamed, or was cut off. The
+    /// status does not depend on it, because its writer may go on.
+    pub partial: Option<PartialInfo>,
 }
 
 impl ThreadInfo {
@@ -131,77 +145,27 @@ impl ThreadInfo {
         let priority = metadata.get(Self::PRIORITY).and_then(|priority| priority.as_u64()).unwrap_or(0);
         let priority = u8::try_from(priority).unwrap_or(PRIORITY_MAX).min(PRIORITY_MAX);
         let (facts, partial) = (ThreadFacts::of(fields)?, PartialInfo::of(writes));
-        Ok(Self { head, seq, updated_at, facts, status, marked, graph, counts: None, priority, partial })
-    }
-
-    /// Sets the counts.
-    pub fn with_counts(mut self, counts: Option<ThreadCounts>) -> Self {
-        self.counts = counts;
-        self
+        Ok(Self { record: head, seq, updated_at, facts, status, marked, graph, counts: None, priority, partial })
     }
 
     /// Returns the id of the thread.
     pub fn id(&self) -> &ThreadId {
-        &self.head.point.thread
+        &self.record.point.thread
     }
 
     /// Returns the id of the head.
     pub fn head(&self) -> CheckpointId {
-        self.head.point.checkpoint
+        self.record.point.checkpoint
     }
 
     /// Returns branch and ordinal of the head.
     pub(crate) fn place(&self) -> (u64, u64) {
-        (self.head.branch, self.head.ordinal)
-    }
-
-    /// Returns the facts that its users stated.
-    pub fn facts(&self) -> &ThreadFacts {
-        &self.facts
+        (self.record.branch, self.record.ordinal)
     }
 
     /// Returns the title.
     pub fn title(&self) -> Option<&str> {
         self.facts.title.as_deref()
-    }
-
-    /// Returns the status.
-    pub fn status(&self) -> StatusKind {
-        self.status
-    }
-
-    /// Returns the special writes from which the status follows, in the order of the tasks due at the head. An executor
-    /// decodes their values.
-    pub fn marked(&self) -> &[MarkedWrite] {
-        &self.marked
-    }
-
-    /// Returns the mark of the partial message at the head, if there is one: an answer that is streamed, or was cut
-    /// off. The status does not depend on it, because its writer may go on.
-    pub fn partial(&self) -> Option<&PartialInfo> {
-        self.partial.as_ref()
-    }
-
-    /// Returns the name of the graph: the member `graph` of the metadata of the head.
-    pub fn graph(&self) -> Option<&str> {
-        self.graph.as_deref()
-    }
-
-    /// Returns the number of messages, and the tokens and the costs of model calls; `None` if rows from which they
-    /// follow are damaged. They are known without a read of the messages.
-    pub fn counts(&self) -> Option<&ThreadCounts> {
-        self.counts.as_ref()
-    }
-
-    /// Returns the priority of its run: the member `priority` of the metadata of the head, 0 without one, and at most
-    /// 9. Of several runs in a queue the one with the greatest priority is claimed first.
-    pub fn priority(&self) -> u8 {
-        self.priority
-    }
-
-    /// Returns the record of the head.
-    pub fn record(&self) -> &CheckpointRecord {
-        &self.head
     }
 
     /// Returns whether its run waits for a runner: the status is `running`.
@@ -217,16 +181,6 @@ impl ThreadInfo {
     /// Returns its place in a listing, after which another page begins.
     pub fn cursor(&self) -> ThreadCursor {
         ThreadCursor { seq: self.seq, priority: self.priority, id: self.id().clone() }
-    }
-
-    /// Returns the timestamp of its newest checkpoint, which is its last activity.
-    pub fn updated_at(&self) -> Timestamp {
-        self.updated_at
-    }
-
-    /// Returns the position of its newest checkpoint in the log: threads with later activity have greater ones.
-    pub fn seq(&self) -> u64 {
-        self.seq
     }
 }
 
@@ -362,23 +316,17 @@ impl ThreadQuery {
 
 /// The place of a thread in a listing, in any order. As text, it can be stored in an address and parsed again.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ThreadCursor {
-    seq: u64,
-    priority: u8,
-    id: ThreadId,
+    /// The [position](ThreadInfo::seq) of the thread in the log.
+    pub seq: u64,
+    /// The [priority](ThreadInfo::priority) of its run.
+    pub priority: u8,
+    /// The id of the thread.
+    pub id: ThreadId,
 }
 
 impl ThreadCursor {
-    /// Returns the id of the thread.
-    pub fn id(&self) -> &ThreadId {
-        &self.id
-    }
-
-    /// Returns the [position](ThreadInfo::seq) of the thread.
-    pub fn seq(&self) -> u64 {
-        self.seq
-    }
-
     /// Returns the place of the thread in the queue of its graph.
     pub fn queue_place(&self) -> (u8, u64) {
         (PRIORITY_MAX.saturating_sub(self.priority), self.seq)

@@ -35,8 +35,8 @@ fn names(thread: &Thread) -> Vec<&'static str> {
 }
 
 fn shown(branches: &[ThreadBranch]) -> Vec<(Option<&str>, i64, bool)> {
-    let value = |branch: &ThreadBranch| branch.last().state::<Note>().unwrap().n;
-    branches.iter().map(|branch| (branch.name(), value(branch), branch.is_current())).collect()
+    let value = |branch: &ThreadBranch| branch.last.state::<Note>().unwrap().n;
+    branches.iter().map(|branch| (branch.name.as_deref(), value(branch), branch.is_current)).collect()
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn random_operations_equal_a_model_of_two_stacks() {
                 !thread.history().unwrap().any(|other| other.unwrap().parent().unwrap().as_ref() == Some(snapshot))
             };
             for (snapshot, _) in &all {
-                let listed = ends.iter().any(|branch| branch.last() == snapshot);
+                let listed = ends.iter().any(|branch| branch.last == *snapshot);
                 let is_head = thread.head().unwrap().as_ref() == Some(snapshot);
                 assert_eq!(listed, is_end(snapshot) || is_head, "seed {seed}, checkpoint {}", snapshot.id());
             }
@@ -247,9 +247,9 @@ fn branches_have_names_that_follow_the_head() {
         let expected = [(Some("boat"), 4, true), (Some("bus"), 3, false), (Some("train"), 5, false)];
         assert_eq!(shown(&thread.branches().unwrap()), expected, "a branch is renamed");
         thread.undo().unwrap().unwrap();
-        assert_eq!(thread.branches().unwrap()[0].name(), Some("plane"));
+        assert_eq!(thread.branches().unwrap()[0].name.as_deref(), Some("plane"));
         thread.undo().unwrap().unwrap();
-        assert_eq!(thread.branches().unwrap()[0].name(), None);
+        assert_eq!(thread.branches().unwrap()[0].name.as_deref(), None);
         thread.undo().unwrap().unwrap();
         assert_eq!(shown(&thread.branches().unwrap()), [(Some("train"), 5, true), (Some("bus"), 3, false)]);
         assert_eq!(log(&thread), [1, 5], "a switch is undone");
@@ -312,8 +312,7 @@ fn the_branches_of_lost_races_are_numbered() {
         let lost = [lose(), lose()];
         thread.name_branch_at("conflict-7", &thread.at(lost[1]).unwrap()).unwrap();
         lose();
-        let names: Vec<_> =
-            thread.branches().unwrap().iter().filter_map(|branch| branch.name().map(str::to_owned)).collect();
+        let names: Vec<_> = thread.branches().unwrap().iter().filter_map(|branch| branch.name.clone()).collect();
         for name in ["conflict-1", "conflict-7", "conflict-8"] {
             assert!(names.iter().any(|known| known == name), "{name}: {names:?}");
         }
@@ -455,7 +454,7 @@ fn a_batch_that_is_stored_aside_keeps_its_writes_and_its_operation() {
         assert!(stored.last > moved, "the ids are new");
         assert_eq!(thread.head().unwrap().unwrap().id(), moved, "the head stays");
         assert_eq!(thread.info().unwrap().title(), Some("late"));
-        let named = |name: &str| thread.branch(name).unwrap().last().id();
+        let named = |name: &str| thread.branch(name).unwrap().last.id();
         assert_eq!((named("tip"), named(&stored.name)), (stored.last, stored.last), "it names the stored checkpoint");
         let written = store.backend().writes(&thread.point(head)).unwrap();
         assert_eq!(written.iter().map(|write| (write.task, write.index)).collect::<Vec<_>>(), [(task, -8)]);

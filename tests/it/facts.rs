@@ -28,19 +28,19 @@ fn facts_are_stated_and_undone() {
         let trip = thread(store, "trip");
         let long = "ü".repeat(30_000);
         trip.facts().title(&*long).project("home").label("b").label("a").label("b").pin().save().unwrap();
-        let facts = trip.info().unwrap().facts().clone();
+        let facts = trip.info().unwrap().facts.clone();
         assert_eq!((facts.title.as_deref(), facts.project.as_deref()), (Some(&*long), Some("home")));
         assert_eq!((facts.labels, facts.is_pinned, facts.is_archived), (vec!["a".into(), "b".into()], true, false));
         trip.facts().title("Bern \"in\" \0 May").remove_label("a").unpin().remove_project().save().unwrap();
-        let facts = trip.info().unwrap().facts().clone();
+        let facts = trip.info().unwrap().facts.clone();
         assert_eq!((facts.title.as_deref(), facts.project), (Some("Bern \"in\" \0 May"), None));
         assert_eq!((facts.labels, facts.is_pinned), (vec!["b".into()], false));
         trip.facts().label("b").save().unwrap();
         assert_eq!(trip.operations().unwrap().count(), 3, "what is so already is no operation");
         trip.undo().unwrap().unwrap();
-        assert_eq!(trip.info().unwrap().facts().labels, ["a", "b"]);
+        assert_eq!(trip.info().unwrap().facts.labels, ["a", "b"]);
         trip.redo().unwrap().unwrap();
-        assert_eq!(trip.info().unwrap().facts().labels, ["b"]);
+        assert_eq!(trip.info().unwrap().facts.labels, ["b"]);
         let large = trip.facts().title("x".repeat((64 << 10) + 1)).save().unwrap_err();
         assert!(matches!(large, StoreError::Invalid { field: "fact", .. }), "{large}");
         let nobody = store.thread("nobody").unwrap();
@@ -55,13 +55,13 @@ fn facts_of_several_threads_are_one_operation() {
     on_all(|store| {
         let (a, b) = (thread(store, "a"), thread(store, "b"));
         store.facts(["a", "b", "a"]).unwrap().archive().save().unwrap();
-        assert!(a.info().unwrap().facts().is_archived && b.info().unwrap().facts().is_archived);
+        assert!(a.info().unwrap().facts.is_archived && b.info().unwrap().facts.is_archived);
         assert_eq!(store.backend().operations(&annals::store::operation::OperationQuery::default()).unwrap().len(), 1);
         b.facts().unarchive().save().unwrap();
         assert!(a.undo().unwrap_err().to_string().contains("has changed"), "the other thread has changed since");
         b.undo().unwrap().unwrap();
         a.undo().unwrap().unwrap();
-        assert!(!a.info().unwrap().facts().is_archived && !b.info().unwrap().facts().is_archived);
+        assert!(!a.info().unwrap().facts.is_archived && !b.info().unwrap().facts.is_archived);
     });
 }
 
@@ -74,7 +74,7 @@ fn an_operation_undone_through_another_thread_leaves_newer_ones() {
         b.set("x", 2).unwrap();
         let shown = || b.head().unwrap().unwrap().values().unwrap()["x"].clone();
         a.undo().unwrap().unwrap();
-        assert!(!b.info().unwrap().facts().is_archived);
+        assert!(!b.info().unwrap().facts.is_archived);
 
         b.undo().unwrap().unwrap();
         assert_eq!(shown(), Value::from(1), "the newest update of b is undone, not the one before the facts");
@@ -82,7 +82,7 @@ fn an_operation_undone_through_another_thread_leaves_newer_ones() {
         assert_eq!(shown(), Value::from(2));
 
         a.redo().unwrap().unwrap();
-        assert!(b.info().unwrap().facts().is_archived);
+        assert!(b.info().unwrap().facts.is_archived);
         assert!(b.redo().unwrap().is_none(), "nothing of b is undone any more");
         b.undo().unwrap().unwrap();
         assert_eq!(shown(), Value::from(1), "an update is newer than facts that were stated again");
@@ -118,7 +118,7 @@ fn threads_are_listed_by_their_facts() {
         let archived = store.threads_with(ThreadQuery::new().archived(true).pinned(true)).unwrap();
         assert_eq!(ids(&archived), ["t077", "t000"]);
         assert_eq!(ids(&store.threads_with(ThreadQuery::new().title_contains("tItLe 14")).unwrap()).len(), 8);
-        let since = newest[1].updated_at();
+        let since = newest[1].updated_at;
         assert!(store.threads_with(ThreadQuery::new().since(since)).unwrap().len() >= 2);
         assert!(store.threads_with(ThreadQuery::new().status(StatusKind::Running)).unwrap().is_empty());
         assert!(store.threads_with(ThreadQuery::new().limit(0)).unwrap().is_empty());
@@ -181,7 +181,7 @@ fn facts_are_not_in_the_clear_in_an_encrypted_file() {
 fn a_listing_since_a_timestamp_goes_on_after_an_older_thread() {
     on_all(|store| {
         let old = thread(store, "old");
-        while store.now() == old.info().unwrap().updated_at() {}
+        while store.now() == old.info().unwrap().updated_at {}
         let (at, _) = (store.now(), thread(store, "new"));
         // Its checkpoints have the timestamps of the original, and are the last ones of the log.
         old.copy_to("a copy").unwrap();

@@ -40,7 +40,7 @@ fn texts(thread: &Thread) -> Vec<String> {
 fn partial_text(thread: &Thread) -> Option<String> {
     // A chunk is handed to the background writer.
     thread.store().backend().flush();
-    thread.partial().unwrap().map(|partial| partial.message().text().into_owned())
+    thread.partial().unwrap().map(|partial| partial.content.message.text().into_owned())
 }
 
 /// Pushes a chunk, and waits until it is persisted, for some minutes at most.
@@ -66,10 +66,10 @@ fn a_streamed_message_is_persisted_on_the_way_and_appended_once() {
         push(&mut writer, &thread, "day", "Good day");
         assert_eq!(texts(&thread), ["hi"], "the message is not part of the state before its end");
         let partial = thread.partial().unwrap().unwrap();
-        assert!(partial.channel() == "messages" && partial.started() <= partial.updated());
+        assert!(partial.content.channel == "messages" && partial.content.started <= partial.content.updated);
         let checkpoints = thread.history().unwrap().count();
         let message = writer.finish().unwrap();
-        assert_eq!((message.text().as_ref(), message.id.clone()), ("Good day", partial.message().id.clone()));
+        assert_eq!((message.text().as_ref(), message.id.clone()), ("Good day", partial.content.message.id.clone()));
         assert_eq!((texts(&thread), partial_text(&thread)), (vec!["hi".to_owned(), "Good day".into()], None));
         assert_eq!(thread.history().unwrap().count(), checkpoints + 1, "one commit appends the message");
         let before = thread.at("~1").unwrap();
@@ -267,12 +267,12 @@ fn half_an_answer_is_listed_and_found() {
             }
             let found = store.threads_with(partial()).unwrap();
             let [info] = &found[..] else { panic!("one thread: {found:?}") };
-            let mark = info.partial().unwrap();
-            assert_eq!((info.id().as_str(), info.status()), ("chat", StatusKind::Done));
+            let mark = info.partial.as_ref().unwrap();
+            assert_eq!((info.id().as_str(), info.status), ("chat", StatusKind::Done));
             assert_eq!((mark.channel.as_str(), mark.words), ("messages", 4));
             assert_eq!(mark.to_string(), "half an answer, 4 words");
         }
-        assert_eq!(thread.info().unwrap().partial().map(|mark| mark.words), Some(4));
+        assert_eq!(thread.info().unwrap().partial.as_ref().map(|mark| mark.words), Some(4));
         let at = thread.head().unwrap().unwrap().partials().unwrap();
         assert_eq!((at.len(), at[0].message.text().as_ref()), (1, "The Gasthof zum  Bären"));
 
@@ -354,7 +354,10 @@ fn a_message_is_persisted_once_an_interval() {
         // The commit that is pending is settled by a commit of this thread.
         store.thread("other").unwrap().set("n", i64::try_from(ms).unwrap()).unwrap();
         let partial = thread.partial().unwrap();
-        shown.push(partial.map_or((0, 0), |partial| (partial.message().text().len(), partial.updated().as_micros())));
+        shown.push(
+            partial
+                .map_or((0, 0), |partial| (partial.content.message.text().len(), partial.content.updated.as_micros())),
+        );
     }
     shown.dedup();
     assert_eq!(shown, [(0, 0), (5, 500_000), (10, 1_000_000)]);

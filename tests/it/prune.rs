@@ -243,7 +243,7 @@ fn stated_usage_outlives_a_pruning() {
         }
         let shown = || {
             let sums = store.usage(UsageQuery::new().by_model()).unwrap();
-            let counts = *thread.info().unwrap().counts().unwrap();
+            let counts = thread.info().unwrap().counts.unwrap();
             assert_eq!((sums[0].input_tokens, sums[0].output_tokens), (counts.input_tokens, counts.output_tokens));
             (sums.len(), sums[0].calls, counts)
         };

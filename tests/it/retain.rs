@@ -52,10 +52,10 @@ fn a_copy_has_the_history_the_branches_and_the_facts() {
             }
             let names = |thread: &Thread| {
                 let branches = thread.branches().unwrap().into_iter();
-                branches.map(|branch| (branch.name().map(str::to_owned), branch.last().id())).collect::<Vec<_>>()
+                branches.map(|branch| (branch.name.clone(), branch.last.id())).collect::<Vec<_>>()
             };
             assert_eq!(names(&trip), names(copy));
-            assert_eq!(trip.info().unwrap().facts(), copy.info().unwrap().facts());
+            assert_eq!(trip.info().unwrap().facts, copy.info().unwrap().facts);
         };
         same(&copy);
         let again = trip.copy_to("copy").unwrap_err();
@@ -153,14 +153,14 @@ fn a_thread_in_the_trash_is_hidden_until_it_is_restored() {
         assert_eq!(trip.operations().unwrap().count(), 1, "nothing is stored for a thread that is not in the trash");
         let before = store.now();
         trip.trash(30 * DAY).unwrap();
-        let until = trip.info().unwrap().facts().trashed_until.unwrap();
+        let until = trip.info().unwrap().facts.trashed_until.unwrap();
         assert!(until.as_micros() - before.as_micros() >= 30 * DAY.as_micros() as i64);
         assert_eq!(listed(store, ThreadQuery::new()), ["diary"]);
         assert_eq!(listed(store, ThreadQuery::new().trashed(true)), ["trip"]);
         trip.facts().title("Bern").save().unwrap();
-        assert_eq!(trip.info().unwrap().facts().trashed_until, Some(until), "other facts leave it in the trash");
+        assert_eq!(trip.info().unwrap().facts.trashed_until, Some(until), "other facts leave it in the trash");
         add(&trip, 2);
-        assert_eq!(trip.copy_to("copy").unwrap().info().unwrap().facts().trashed_until, None);
+        assert_eq!(trip.copy_to("copy").unwrap().info().unwrap().facts.trashed_until, None);
         store.delete_thread("copy").map(|_| ()).unwrap();
         trip.restore().unwrap();
         assert_eq!(listed(store, ThreadQuery::new()), ["trip", "diary"]);
@@ -297,11 +297,11 @@ fn a_thread_in_a_file_is_taken_back_whole() {
                     all.map(|(at, state)| (at.id(), at.created_at(), state)).collect::<Vec<_>>()
                 };
                 assert_eq!((copy.id(), shown(&copy)), (thread.id(), shown(thread)));
-                assert_eq!(copy.info().unwrap().facts(), thread.info().unwrap().facts());
+                assert_eq!(copy.info().unwrap().facts, thread.info().unwrap().facts);
                 assert_eq!(copy.head().unwrap().unwrap().id(), thread.head().unwrap().unwrap().id());
                 let branches = |thread: &Thread| {
                     let all = thread.branches().unwrap().into_iter();
-                    all.map(|branch| (branch.name().map(str::to_owned), branch.last().id())).collect::<Vec<_>>()
+                    all.map(|branch| (branch.name.clone(), branch.last.id())).collect::<Vec<_>>()
                 };
                 assert_eq!(branches(&copy), branches(thread));
                 add(&copy, 6);

@@ -123,7 +123,7 @@ fn stream(thread: &Thread, n: usize, keeps: Option<bool>) -> Result<String, Erro
         }
     });
     let partial = thread.partial()?;
-    let text = partial.as_ref().map(|partial| partial.message().text().into_owned());
+    let text = partial.as_ref().map(|partial| partial.content.message.text().into_owned());
     match (partial, keeps) {
         (Some(partial), Some(true)) => _ = partial.keep()?,
         (Some(partial), Some(false)) => partial.discard()?,
@@ -182,19 +182,19 @@ fn shown(store: &Store) -> Result<Vec<String>, Error> {
         let operations = thread.operations()?.map(|operation| operation.map(|done| done.name()));
         lines.push(format!("{:?}", operations.collect::<Result<Vec<_>, _>>()?));
         for branch in thread.all_branches()? {
-            let at = (branch.last().record().step, branch.is_current(), branch.is_abandoned());
-            lines.push(format!("{:?} {at:?}", branch.name()));
+            let at = (branch.last.record().step, branch.is_current, branch.is_abandoned());
+            lines.push(format!("{:?} {at:?}", branch.name.as_deref()));
         }
-        let partial = thread.partial()?.map(|partial| partial.message().text().into_owned());
+        let partial = thread.partial()?.map(|partial| partial.content.message.text().into_owned());
         lines.push(format!("{partial:?} {:?} {:?}", thread.forks()?, thread.forked_from()?.map(|at| at.thread)));
     }
     for query in listings() {
         let listed = store.threads_with(query.clone())?;
         lines.extend(listed.iter().map(|info| {
-            let facts = info.facts();
+            let facts = &info.facts;
             let marks = (facts.is_archived, facts.is_pinned, facts.trashed_until.is_some());
             format!("{} {:?} {:?} {:?} {marks:?}", info.id(), facts.title, facts.project, facts.labels)
-                + &format!(" {:?}", info.status())
+                + &format!(" {:?}", info.status)
         }));
         lines.push("the next listing".into());
     }

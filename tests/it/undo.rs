@@ -152,7 +152,7 @@ fn an_undo_of_facts_is_refused_if_another_operation_came_between() {
         conflicts(thread.undo());
         assert_eq!(thread.undo().unwrap().unwrap().name(), "facts");
         let info = thread.info().unwrap();
-        assert_eq!((info.title(), info.facts().project.as_deref(), shown(thread)), (Some("a"), None, 4));
+        assert_eq!((info.title(), info.facts.project.as_deref(), shown(thread)), (Some("a"), None, 4));
     });
 }
 
@@ -174,7 +174,7 @@ fn a_switch_and_names_are_refused_if_another_operation_came_between() {
         let (same, of) = (other.clone(), side.clone());
         clock.set(move || same.switch(&of).unwrap());
         conflicts(thread.remove_branch_name("side"));
-        assert!(thread.branch("side").unwrap().is_current(), "the branch of the head has its name");
+        assert!(thread.branch("side").unwrap().is_current, "the branch of the head has its name");
 
         // The branch goes on, and the head leaves it: the end that was read is not its end any more.
         let end = add(&other, 4);
@@ -187,7 +187,7 @@ fn a_switch_and_names_are_refused_if_another_operation_came_between() {
         clock.set(move || _ = add(&same, 5));
         conflicts(thread.switch(&thread.branch("main").unwrap()));
         thread.switch(&thread.branch("main").unwrap()).unwrap();
-        assert_eq!((shown(thread), thread.branch("side").unwrap().last().state::<Line>().unwrap().n), (3, 5));
+        assert_eq!((shown(thread), thread.branch("side").unwrap().last.state::<Line>().unwrap().n), (3, 5));
     });
 }
 

@@ -62,7 +62,7 @@ impl<O> Agent<O> {
     /// # fn main() -> Result<(), annals_agents::AgentError> {
     /// let model = TestModel::script([ScriptedResponse::call("look", json!({})), "Seen.".into()]);
     /// let agent = Agent::new(model).tool(AgentTool::new("look", |_: Empty| Ok("a cat"))).before_model(|call, info| {
-    ///     if info.usage().tool_calls > 0 {
+    ///     if info.usage.tool_calls > 0 {
     ///         call.tools.clear();
     ///     }
     ///     Ok(())

@@ -62,7 +62,9 @@ pub struct AgentResult<O = String> {
     pub output: O,
     pub(crate) messages: SharedHistory,
     pub(crate) progress: Box<AgentProgress>,
-    pub(crate) thread: Option<Thread>,
+    /// The thread of the run; of memory, if the run was given none. `None` for a run
+    /// [in a task](crate::AgentRun::in_task), whose thread is that of the outer run.
+    pub thread: Option<Thread>,
 }
 
 impl<O> AgentResult<O> {
@@ -131,11 +133,5 @@ impl<O> AgentResult<O> {
     /// Returns the id of the conversation.
     pub fn conversation_id(&self) -> &str {
         &self.progress.conversation_id
-    }
-
-    /// Returns the thread of the run; of memory, if the run was given none. `None` for a run
-    /// [in a task](crate::AgentRun::in_task), whose thread is that of the outer run.
-    pub fn thread(&self) -> Option<&Thread> {
-        self.thread.as_ref()
     }
 }

@@ -88,9 +88,12 @@ impl RunShared {
 /// The view of a run that prompt functions and history processors get (`RunContext`).
 pub struct RunInfo<'a> {
     pub(crate) shared: &'a RunShared,
-    pub(crate) messages: &'a [ModelMessage],
-    pub(crate) usage: &'a RunUsage,
-    pub(crate) run_id: &'a str,
+    /// The history so far.
+    pub messages: &'a [ModelMessage],
+    /// The usage of the run so far.
+    pub usage: &'a RunUsage,
+    /// The id of the run.
+    pub run_id: &'a str,
 }
 
 impl RunInfo<'_> {
@@ -98,21 +101,6 @@ impl RunInfo<'_> {
     /// type.
     pub fn deps<T: Any + Send + Sync>(&self) -> Option<&T> {
         self.shared.deps()
-    }
-
-    /// Returns the history so far.
-    pub fn messages(&self) -> &[ModelMessage] {
-        self.messages
-    }
-
-    /// Returns the usage of the run so far.
-    pub fn usage(&self) -> &RunUsage {
-        self.usage
-    }
-
-    /// Returns the id of the run.
-    pub fn run_id(&self) -> &str {
-        self.run_id
     }
 
     /// Returns the present time, by the clock of the agent.

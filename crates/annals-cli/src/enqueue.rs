@@ -32,9 +32,9 @@ pub(crate) fn run(args: &EnqueueArgs, store: NamedStore<'_>, out: &mut Printer) 
         }
         (None, None) => return Err(CommandFailure::usage("expected the file of a workflow, or --queue NAME")),
     };
-    let (thread, is_new) = (queued.thread().id().as_str(), queued.is_new());
+    let (thread, is_new) = (queued.thread.id().as_str(), queued.is_new);
     if out.is_json() {
-        let status = ThreadStatus::of(&queued.thread().info()?).as_str();
+        let status = ThreadStatus::of(&queued.thread.info()?).as_str();
         let document = json!({ "schema": 1, "thread": thread, "queue": name, "new": is_new, "status": status });
         out.json(&document)?;
         return Ok(0);

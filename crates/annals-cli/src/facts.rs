@@ -38,7 +38,7 @@ pub(crate) fn run(args: &args::FactsArgs, store: &Store, out: &mut Printer) -> R
         update.save()?;
     }
     let info = thread.info()?;
-    let facts = info.facts();
+    let facts = &info.facts;
     if out.is_json() {
         out.json(&json!({
             "schema": 1,
@@ -50,8 +50,8 @@ pub(crate) fn run(args: &args::FactsArgs, store: &Store, out: &mut Printer) -> R
             "pinned": facts.is_pinned,
             "paused": facts.is_paused,
             "status": ThreadStatus::of(&info).as_str(),
-            "graph": info.graph(),
-            "last_activity": info.updated_at().to_string(),
+            "graph": info.graph.as_deref(),
+            "last_activity": info.updated_at.to_string(),
         }))?;
         return Ok(0);
     }
@@ -64,9 +64,9 @@ pub(crate) fn run(args: &args::FactsArgs, store: &Store, out: &mut Printer) -> R
         ("project", text(&facts.project)),
         ("labels", escape(&facts.labels.join(", ")).into_owned()),
         ("flags", flags.join(", ")),
-        ("graph", escape(info.graph().unwrap_or_default()).into_owned()),
+        ("graph", escape(info.graph.as_deref().unwrap_or_default()).into_owned()),
         ("status", ThreadStatus::of(&info).to_string()),
-        ("active", output::ago(store.now(), info.updated_at())),
+        ("active", output::ago(store.now(), info.updated_at)),
     ];
     let rows = rows.into_iter().filter(|(_, value)| !value.is_empty());
     for line in columns(&rows.map(|(name, value)| vec![name.to_owned(), value]).collect::<Vec<_>>()) {

@@ -67,13 +67,13 @@ pub(crate) fn branch(args: &args::BranchArgs, store: &Store, out: &mut Printer) 
     }
     let mut rows = Vec::with_capacity(branches.len());
     for branch in &branches {
-        let last = branch.last();
-        let name = match branch.name() {
+        let last = &branch.last;
+        let name = match branch.name.as_deref() {
             Some(name) => escape(name).into_owned(),
             None if branch.is_abandoned() => "(abandoned)".to_owned(),
             None => "(no name)".to_owned(),
         };
-        let mark = if branch.is_current() { "*" } else { " " };
+        let mark = if branch.is_current { "*" } else { " " };
         let age = output::ago(store.now(), last.created_at());
         rows.push(vec![mark.to_owned(), name, last.short_id()?, format!("step {}", last.step()), age]);
     }
@@ -87,12 +87,12 @@ pub(crate) fn branch(args: &args::BranchArgs, store: &Store, out: &mut Printer) 
 }
 
 fn branch_json(branch: &ThreadBranch) -> Result<Json, CommandFailure> {
-    let last = branch.last();
+    let last = &branch.last;
     Ok(json!({
-        "name": branch.name(),
+        "name": branch.name.as_deref(),
         "checkpoint": last.id().to_string(),
         "short": last.short_id()?,
-        "current": branch.is_current(),
+        "current": branch.is_current,
         "abandoned": branch.is_abandoned(),
         "step": last.step(),
         "created_at": last.created_at().to_string(),

@@ -84,11 +84,11 @@ impl TreeThread {
             from.map(|from| json!({ "thread": from.thread.as_str(), "checkpoint": from.checkpoint.to_string() }));
         let branches = self.branches.iter().map(|branch| {
             json!({
-                "name": branch.name(),
-                "checkpoint": branch.last().id().to_string(),
-                "current": branch.is_current(),
+                "name": branch.name.as_deref(),
+                "checkpoint": branch.last.id().to_string(),
+                "current": branch.is_current,
                 "abandoned": branch.is_abandoned(),
-                "step": branch.last().step(),
+                "step": branch.last.step(),
             })
         });
         Ok(json!({
@@ -125,13 +125,13 @@ impl TreeThread {
         out.row(format!("{indent}{}  step {}  {age}  {state}{from}", out.bold(&name), self.head.step()))?;
         // The only branch of a thread is the thread.
         for branch in self.branches.iter().filter(|_| self.branches.len() > 1) {
-            let last = branch.last();
-            let name = match branch.name() {
+            let last = &branch.last;
+            let name = match branch.name.as_deref() {
                 Some(name) => escape(name).into_owned(),
                 None if branch.is_abandoned() => "(abandoned)".to_owned(),
                 None => "(no name)".to_owned(),
             };
-            let mark = if branch.is_current() { '*' } else { '-' };
+            let mark = if branch.is_current { '*' } else { '-' };
             let id = out.id(&last.short_id()?);
             out.row(format!("{indent}  {mark} {name}  {id}  step {}", last.step()))?;
         }

@@ -64,7 +64,7 @@ struct SpanWriter<'a> {
 
 pub(crate) fn export(name: &str, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let thread = thread(store, name)?;
-    let graph = thread.info()?.graph().unwrap_or_default().to_owned();
+    let graph = thread.info()?.graph.as_deref().unwrap_or_default().to_owned();
     let (runs, spans) = (BTreeMap::new(), Vec::new());
     let mut writer = SpanWriter { thread: &thread, graph, runs, spans, written: 0, open: 0, pruned: 0 };
     for step in thread.steps()? {

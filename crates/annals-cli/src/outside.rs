@@ -97,8 +97,8 @@ impl ControlVerb<'_> {
     fn changes(self, info: &ThreadInfo) -> bool {
         match self {
             Self::Cancel { .. } => !matches!(ThreadStatus::of(info), ThreadStatus::Done | ThreadStatus::Cancelled(_)),
-            Self::Pause => !info.facts().is_paused,
-            Self::Resume => info.facts().is_paused,
+            Self::Pause => !info.facts.is_paused,
+            Self::Resume => info.facts.is_paused,
             Self::Retry => matches!(ThreadStatus::of(info), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)),
         }
     }
@@ -203,7 +203,7 @@ fn print(rows: &[ChosenRow], is_dry_run: bool, out: &mut Printer) -> Result<(), 
     if out.is_json() {
         let row = |row: &ChosenRow| {
             let (id, status) = (row.info.id().as_str(), ThreadStatus::of(&row.info).as_str());
-            json!({ "thread": id, "changed": row.is_changed, "status": status, "paused": row.info.facts().is_paused })
+            json!({ "thread": id, "changed": row.is_changed, "status": status, "paused": row.info.facts.is_paused })
         };
         let threads: Vec<Json> = rows.iter().map(row).collect();
         out.json(&json!({ "schema": 1, "dry_run": is_dry_run, "threads": threads }))?;
@@ -211,7 +211,7 @@ fn print(rows: &[ChosenRow], is_dry_run: bool, out: &mut Printer) -> Result<(), 
     }
     for row in rows {
         let (id, status) = (escape(row.info.id().as_str()), ThreadStatus::of(&row.info).as_str());
-        let paused = if row.info.facts().is_paused { ", paused" } else { "" };
+        let paused = if row.info.facts.is_paused { ", paused" } else { "" };
         let note = match (row.is_changed, is_dry_run) {
             (false, _) => " (unchanged)",
             (true, true) => " (would change)",

@@ -129,7 +129,7 @@ fn messages(at: &Snapshot, n: usize, out: &mut Printer) -> Result<u8, CommandFai
 
 /// Writes what a model sees in place of folded messages.
 fn summary(folded: &FoldedMessages, out: &mut Printer) -> Result<(), CommandFailure> {
-    for item in folded.summary() {
+    for item in &folded.summary {
         let said = message(&Value::Map(item.to_map()).to_json(), 2_000);
         out.line(format!("{said} {}", out.dim("(the summary that the model sees)")))?;
     }

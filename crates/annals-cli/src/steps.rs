@@ -123,7 +123,7 @@ impl RunRow {
             return Ok(false);
         }
         match &args.graph {
-            Some(graph) => Ok(store.thread(self.group.thread.as_str())?.info()?.graph() == Some(graph)),
+            Some(graph) => Ok(store.thread(self.group.thread.as_str())?.info()?.graph.as_deref() == Some(graph)),
             None => Ok(true),
         }
     }

@@ -110,8 +110,8 @@ impl ThreadTable {
             line.extend([
                 row.head.short_id()?,
                 row.head.step().to_string(),
-                output::ago(store.now(), row.listed.info.updated_at()),
-                row.waits.text(60) + if row.listed.info.facts().is_paused { ", paused" } else { "" },
+                output::ago(store.now(), row.listed.info.updated_at),
+                row.waits.text(60) + if row.listed.info.facts.is_paused { ", paused" } else { "" },
             ]);
             if self.has_parents {
                 let parent = row.parent.as_ref().map_or("", |parent| &parent.thread);
@@ -136,7 +136,7 @@ impl Row {
         let thread = store.thread(info.id().as_str())?;
         let (head, parent) = (thread.at(info.head())?, thread.parent_link()?);
         let listed = ListedThread::read(store, info, has_counts)?;
-        let waits = Waits::new(listed.status(), listed.info.partial().cloned(), &head);
+        let waits = Waits::new(listed.status(), listed.info.partial.clone(), &head);
         Ok(Self { listed, head, waits, parent })
     }
 

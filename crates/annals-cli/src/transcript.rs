@@ -32,13 +32,13 @@ pub(crate) fn markdown(at: &Snapshot, channel: &str, out: &mut dyn Write) -> Res
         let items = at.items(channel, ItemRange::Positions(*first, last.saturating_add(1)))?;
         for (position, item) in page.iter().zip(items) {
             if let Some(folded) = folded.take_if(|folded| folded.positions().end <= *position) {
-                write!(out, "\n{}", markdown_folded(folded.summary()))?;
+                write!(out, "\n{}", markdown_folded(&folded.summary))?;
             }
             write!(out, "\n{}", markdown_message(&item.to_json()))?;
         }
     }
     if let Some(folded) = folded {
-        write!(out, "\n{}", markdown_folded(folded.summary()))?;
+        write!(out, "\n{}", markdown_folded(&folded.summary))?;
     }
     Ok(positions.len() as u64)
 }

@@ -437,7 +437,7 @@ impl Flow {
     /// let flow = Flow::parse("sum.toml", "channels = { n = 'sum' }\ninput = { n = 1 }\n[nodes.add]\nset = { n = 2 }\n")?;
     /// let store = Store::memory();
     /// let queued = flow.enqueue(&store.thread("t")?, None, |queue| queue.priority(5))?;
-    /// assert!(queued.is_new());
+    /// assert!(queued.is_new);
     /// assert_eq!(Worker::new(&store).register(flow.graph()).run_until_idle()?.continued, 1);
     /// # Ok(())
     /// # }

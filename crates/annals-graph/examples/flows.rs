@@ -74,7 +74,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
 
     for run in store.threads_with(ThreadQuery::new().graph("book"))? {
         let result = store.thread(run.id())?.head()?.map(|head| head.result()).transpose()?.flatten();
-        println!("{:<8} {:<9} {}", run.id(), run.status().as_str(), result.unwrap_or_default());
+        println!("{:<8} {:<9} {}", run.id(), run.status.as_str(), result.unwrap_or_default());
     }
     for step in store.thread("order-1")?.steps()? {
         let step = step?;

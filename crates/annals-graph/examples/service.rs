@@ -94,7 +94,7 @@ async fn place(State(service): State<Service>, Path(id): Path<String>, cents: St
     })?;
     let place = move |store: &Store| store.queue("order").dedup(&id).enqueue(&id, cents);
     let queued = service.store.unblock(place).await?;
-    Ok(if queued.is_new() { "placed".into() } else { "known".into() })
+    Ok(if queued.is_new { "placed".into() } else { "known".into() })
 }
 
 /// Confirms an order that waits for it.

@@ -109,9 +109,9 @@ fn thread_row(store: &Store, info: &ThreadInfo) -> Result<String, ToolError> {
         None => store.thread(info.id().as_str())?.at(info.head())?.first_words().unwrap_or_default(),
     };
     let title = one_line(&title.unwrap_or_default(), TITLE_CHARS);
-    let project = info.facts().project.as_ref().map(|project| format!(", project {project}")).unwrap_or_default();
-    let messages = info.counts().map(|counts| format!(", {} messages", counts.messages)).unwrap_or_default();
-    let (id, status, at) = (info.id(), ThreadStatus::of(info), info.updated_at());
+    let project = info.facts.project.as_ref().map(|project| format!(", project {project}")).unwrap_or_default();
+    let messages = info.counts.map(|counts| format!(", {} messages", counts.messages)).unwrap_or_default();
+    let (id, status, at) = (info.id(), ThreadStatus::of(info), info.updated_at);
     Ok(format!("{id} ({status}{project}{messages}, {at}): {title}"))
 }
 

@@ -249,8 +249,8 @@ struct IndexRow {
 
 impl IndexRow {
     fn new(entry: &ThreadEntry, row: Html) -> Self {
-        let at = entry.info.updated_at();
-        let project = entry.info.facts().project.as_deref().map(|project| shortened(project, 60));
+        let at = entry.info.updated_at;
+        let project = entry.info.facts.project.as_deref().map(|project| shortened(project, 60));
         Self { day: day(at), date: dated(at), project, row }
     }
 }
@@ -274,17 +274,17 @@ fn hash(text: &str) -> u64 {
 
 /// Returns a text that differs if the document of a thread would differ.
 fn stamp(store: &Store, entry: &ThreadEntry) -> Result<String, PageError> {
-    let (info, facts) = (&entry.info, entry.info.facts());
+    let (info, facts) = (&entry.info, &entry.info.facts);
     let forks = store.thread(info.id())?.forks()?;
     let forks: Vec<String> = forks.iter().map(ToString::to_string).collect();
     let shown = [
         STYLE,
         env!("CARGO_PKG_VERSION"),
         &info.head().to_string(),
-        &info.updated_at().to_string(),
+        &info.updated_at.to_string(),
         entry.words().unwrap_or_default(),
         facts.project.as_deref().unwrap_or_default(),
-        &info.partial().map(|half| format!("{} {}", half.words, half.updated)).unwrap_or_default(),
+        &info.partial.as_ref().map(|half| format!("{} {}", half.words, half.updated)).unwrap_or_default(),
         &forks.join("\0"),
     ];
     Ok(format!("{:016x}", hash(&shown.join("\0"))))

@@ -41,13 +41,13 @@ impl Chunks<'_> {
                 (self.asking)(state, interrupts(values.interrupts()))
             }
             StreamData::ChildValues(values) => {
-                let state = plain(&values.view().to_value()?);
-                if values.interrupts().is_empty() {
+                let state = plain(&values.view.to_value()?);
+                if values.interrupts.is_empty() {
                     return Ok(state);
                 }
-                self.asked(values.interrupts());
+                self.asked(&values.interrupts);
                 let mut members = state.as_object().cloned().unwrap_or_default();
-                members.insert("__interrupt__".into(), interrupts(values.interrupts()));
+                members.insert("__interrupt__".into(), interrupts(&values.interrupts));
                 members.into()
             }
             StreamData::Updates(update) => {

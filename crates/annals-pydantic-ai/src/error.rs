@@ -51,29 +51,14 @@ impl fmt::Display for LoadReason {
 pub struct LoadError {
     /// The name of the document: `messages`, `usage`, ...
     pub(super) root: &'static str,
-    /// The place, from the root of the document.
-    pub(super) path: Vec<PathPart>,
+    /// The place of the smallest value that holds everything wrong; empty for the document as a whole.
+    pub path: Vec<PathPart>,
     /// The place of the first problem, at `path` or inside it.
     pub(super) first: Vec<PathPart>,
-    pub(super) reason: LoadReason,
-    pub(super) problems: usize,
-}
-
-impl LoadError {
-    /// Returns the place of the smallest value that holds everything wrong; empty for the document as a whole.
-    pub fn path(&self) -> &[PathPart] {
-        &self.path
-    }
-
-    /// Returns the reason of the first problem.
-    pub fn reason(&self) -> &LoadReason {
-        &self.reason
-    }
-
-    /// Returns how many problems were found.
-    pub fn problems(&self) -> usize {
-        self.problems
-    }
+    /// The reason of the first problem.
+    pub reason: LoadReason,
+    /// The number of problems that were found.
+    pub problems: usize,
 }
 
 struct PathDisplay<'a>(&'static str, &'a [PathPart]);

@@ -59,7 +59,7 @@
 //! let text = br#"[{"kind": "response", "parts": [{"part_kind": "text", "content": 3}]}]"#;
 //! let error = load(text, &mut DefaultSource::new(&SystemClock, &mut IdSource::new())).unwrap_err();
 //! assert_eq!(error.to_string(), "messages[0].parts[0].content: expected a text, found 3");
-//! assert_eq!(error.path().first(), Some(&PathPart::Index(0)));
+//! assert_eq!(error.path.first(), Some(&PathPart::Index(0)));
 //! ```
 //!
 //! ## Repair an interrupted history

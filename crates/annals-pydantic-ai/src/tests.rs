@@ -438,8 +438,8 @@ fn an_error_names_the_smallest_place_that_holds_all_problems() {
     let union =
         r#"[{"kind":"request","parts":[{"part_kind":"user-prompt","content":["a",{"kind":"binary","data":"!"}]}]}]"#;
     let union = with_defaults(|defaults| load(union.as_bytes(), defaults)).unwrap_err();
-    assert_eq!(union.path().last(), Some(&PathPart::Name("content".into())));
-    assert_eq!(union.problems(), 2);
+    assert_eq!(union.path.last(), Some(&PathPart::Name("content".into())));
+    assert_eq!(union.problems, 2);
     let deep = [b"[{\"kind\":\"request\",\"parts\":[],\"metadata\":".to_vec(), vec![b'['; 100_000]].concat();
     assert!(with_defaults(|defaults| load(&deep, defaults)).unwrap_err().to_string().contains("inside one another"));
 }

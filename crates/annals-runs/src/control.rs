@@ -48,12 +48,12 @@ pub(crate) fn cancel(thread: &Thread, reason: &str) -> Result<bool, StoreError> 
     let mut attempt = 1;
     loop {
         let info = thread.info()?;
-        if matches!(info.status(), StatusKind::Done | StatusKind::Cancelled) {
+        if matches!(info.status, StatusKind::Done | StatusKind::Cancelled) {
             return Ok(false);
         }
         let mut metadata = serde_json::Map::new();
         metadata.insert(ThreadInfo::CANCELLED.to_owned(), reason.into());
-        metadata.extend(info.graph().map(|graph| (ThreadInfo::GRAPH.to_owned(), graph.into())));
+        metadata.extend(info.graph.as_deref().map(|graph| (ThreadInfo::GRAPH.to_owned(), graph.into())));
         match commit_control(thread, &info, info.head(), Source::Update, metadata) {
             Err(StoreError::Conflict { .. }) if attempt < UPDATE_ATTEMPTS_MAX => attempt += 1,
             done => return done.map(|_| true),
@@ -109,7 +109,7 @@ pub(crate) fn restart_from(thread: &Thread, snapshot: &Snapshot) -> Result<Check
     let mut attempt = 1;
     loop {
         let info = thread.info()?;
-        let metadata = info.graph().map(|graph| (ThreadInfo::GRAPH.to_owned(), graph.into()));
+        let metadata = info.graph.as_deref().map(|graph| (ThreadInfo::GRAPH.to_owned(), graph.into()));
         let metadata = metadata.into_iter().collect();
         match commit_control(thread, &info, point.checkpoint, Source::Fork, metadata) {
             Err(StoreError::Conflict { .. }) if attempt < UPDATE_ATTEMPTS_MAX => attempt += 1,
@@ -159,7 +159,7 @@ pub(crate) fn wait_for_end(thread: &Thread, timeout: Duration) -> Result<Option<
     loop {
         let seen = signals.signal.count();
         if let Some(info) = store.backend().thread_info(thread.id())?
-            && !matches!(info.status(), StatusKind::Running | StatusKind::Sleeping)
+            && !matches!(info.status, StatusKind::Running | StatusKind::Sleeping)
             && !store.backend().lease(thread.id())?.is_some_and(|lease| lease.is_live(store.now()))
         {
             return Ok(Some(info));

@@ -206,7 +206,7 @@ fn resume_interrupt_once(thread: &Thread, id: &str, value: &Value) -> Result<(),
 
 /// Verifies that the thread has a task that is due, and is not cancelled.
 pub(crate) fn verify_not_ended(thread: &Thread) -> Result<(), StoreError> {
-    match thread.info()?.status() {
+    match thread.info()?.status {
         status @ (StatusKind::Done | StatusKind::Cancelled) => {
             Err(StoreError::ThreadEnded { thread: thread.id().clone(), status: status.as_str() })
         }

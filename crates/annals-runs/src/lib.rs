@@ -72,12 +72,12 @@
 //!
 //! # fn main() -> Result<()> {
 //! let store = Store::memory();
-//! let order = store.queue("book").enqueue("order-17", 17)?.thread().clone();
+//! let order = store.queue("book").enqueue("order-17", 17)?.thread.clone();
 //! order.pause()?;
 //! order.resume()?;
 //! assert!(order.cancel("the customer asked")?);
 //! let ended = order.wait_for_end(Duration::from_secs(5))?.expect("it is cancelled");
-//! assert_eq!(ended.status().as_str(), "cancelled");
+//! assert_eq!(ended.status.as_str(), "cancelled");
 //! # Ok(())
 //! # }
 //! ```
@@ -94,7 +94,7 @@
 //!
 //! # fn main() -> Result<()> {
 //! let store = Store::memory();
-//! let thread = store.queue("book").enqueue("order-17", 17)?.thread().clone();
+//! let thread = store.queue("book").enqueue("order-17", 17)?.thread.clone();
 //! let head = thread.head()?.expect("the input");
 //! let task = &head.record().tasks[0];
 //!
@@ -119,7 +119,7 @@
 //! use annals_runs::prelude::*;
 //!
 //! # fn main() -> Result<()> {
-//! let thread = Store::memory().queue("book").enqueue("order-17", 17)?.thread().clone();
+//! let thread = Store::memory().queue("book").enqueue("order-17", 17)?.thread.clone();
 //! let steps = thread.steps()?.collect::<std::result::Result<Vec<_>, _>>()?;
 //! assert_eq!((&*steps[0].name, steps[0].state.as_str()), ("book", "running"));
 //! # Ok(())

@@ -47,8 +47,8 @@ const DELAY: &str = "delay";
 /// assert!(matches!(ThreadStatus::of(&store.thread("order-19")?.info()?), ThreadStatus::Sleeping(_)));
 ///
 /// let once = book.dedup("mail-4711");
-/// assert!(once.enqueue("order-20", 20)?.is_new());
-/// assert!(!once.enqueue("order-20", 20)?.is_new(), "the key is known");
+/// assert!(once.enqueue("order-20", 20)?.is_new);
+/// assert!(!once.enqueue("order-20", 20)?.is_new, "the key is known");
 /// # Ok(())
 /// # }
 /// ```
@@ -73,21 +73,12 @@ enum DueFrom {
 
 /// A run in a queue.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Queued {
-    thread: Thread,
-    is_new: bool,
-}
-
-impl Queued {
-    /// Returns the thread of the run.
-    pub fn thread(&self) -> &Thread {
-        &self.thread
-    }
-
-    /// Returns whether this call stored the input; `false` if a run with the deduplication key was there.
-    pub fn is_new(&self) -> bool {
-        self.is_new
-    }
+    /// The thread of the run.
+    pub thread: Thread,
+    /// True if this call stored the input; false if a run with the deduplication key was there.
+    pub is_new: bool,
 }
 
 /// The kind of a graph, which decides what takes an input.
@@ -157,7 +148,7 @@ impl Queue {
     /// # fn main() -> Result<()> {
     /// let store = Store::memory();
     /// let queued = store.queue("chat").enqueue_update("trip", [("question", "A hotel in Bern?")])?;
-    /// assert_eq!(queued.thread().info()?.status().as_str(), "running");
+    /// assert_eq!(queued.thread.info()?.status.as_str(), "running");
     /// # Ok(())
     /// # }
     /// ```
@@ -310,14 +301,14 @@ impl EnqueuedOn {
         let Some(info) = backend.thread_info(thread.id())? else {
             return Ok(Self { head: None, step: -2, version_max: 0 });
         };
-        if info.status() != StatusKind::Done {
+        if info.status != StatusKind::Done {
             let reason =
-                format!("the run of {} has not ended: its status is {}", thread.id(), status_name(info.status()));
+                format!("the run of {} has not ended: its status is {}", thread.id(), status_name(info.status));
             return Err(StoreError::Invalid { field: "thread", reason });
         }
-        let state = backend.state(&info.record().point)?;
+        let state = backend.state(&info.record.point)?;
         let version_max = state.channels.iter().map(|channel| channel.version).max().unwrap_or(0);
-        Ok(Self { head: Some(info.head()), step: info.record().step, version_max })
+        Ok(Self { head: Some(info.head()), step: info.record.step, version_max })
     }
 }
 

@@ -19,9 +19,9 @@ use crate::store::{MarkedWrite, StatusKind, ThreadInfo, WriteMark};
 /// # fn main() -> Result<()> {
 /// let store = Store::memory();
 /// let queued = store.queue("book").enqueue("order-17", 17)?;
-/// assert_eq!(ThreadStatus::of(&queued.thread().info()?), ThreadStatus::Running);
+/// assert_eq!(ThreadStatus::of(&queued.thread.info()?), ThreadStatus::Running);
 /// store.cancel("order-17", "the customer asked")?;
-/// let status = ThreadStatus::of(&queued.thread().info()?);
+/// let status = ThreadStatus::of(&queued.thread.info()?);
 /// assert_eq!(status, ThreadStatus::Cancelled(Some("the customer asked".into())));
 /// assert_eq!(status.as_str(), "cancelled");
 /// # Ok(())
@@ -51,16 +51,16 @@ impl ThreadStatus {
     /// Returns the status of a thread, decoded from the special writes at its head. A value that cannot be decoded
     /// counts as null: another program may have written it.
     pub fn of(info: &ThreadInfo) -> Self {
-        match info.status() {
+        match info.status {
             StatusKind::Done => Self::Done,
-            StatusKind::Interrupted => Self::Interrupted(open_values(info.marked())),
-            StatusKind::Failed => Self::Failed(error_of(info.marked())),
-            StatusKind::GivenUp => Self::Stuck(error_of(info.marked())),
+            StatusKind::Interrupted => Self::Interrupted(open_values(&info.marked)),
+            StatusKind::Failed => Self::Failed(error_of(&info.marked)),
+            StatusKind::GivenUp => Self::Stuck(error_of(&info.marked)),
             StatusKind::Sleeping => {
-                let first = info.marked().iter().filter_map(|write| write.mark.wake_at()).min();
+                let first = info.marked.iter().filter_map(|write| write.mark.wake_at()).min();
                 first.map_or(Self::Running, Self::Sleeping)
             }
-            StatusKind::Cancelled => Self::Cancelled(info.record().cancel_reason().filter(|reason| !reason.is_empty())),
+            StatusKind::Cancelled => Self::Cancelled(info.record.cancel_reason().filter(|reason| !reason.is_empty())),
             // A kind of a newer version of the log.
             _ => Self::Running,
         }

@@ -84,7 +84,7 @@ pub trait ThreadRuns: sealed::Sealed {
     /// assert!(thread.wait_for_end(Duration::from_millis(1))?.is_none(), "it does not exist");
     /// thread.append("messages", [Message::human("hi")])?;
     /// let ended = thread.wait_for_end(Duration::from_secs(5))?.expect("nothing is due");
-    /// assert_eq!(ended.status().as_str(), "done");
+    /// assert_eq!(ended.status.as_str(), "done");
     /// # Ok(())
     /// # }
     /// ```

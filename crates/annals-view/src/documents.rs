@@ -141,7 +141,7 @@ pub fn folded_messages(at: &Snapshot, channel: &str) -> Result<Option<FoldedMess
 /// Returns the document of folded messages, as `annals show --messages --json` has it.
 pub fn folded_document(folded: &FoldedMessages) -> Json {
     let positions = folded.positions();
-    let summary: Vec<Json> = folded.summary().iter().map(|message| Value::Map(message.to_map()).to_json()).collect();
+    let summary: Vec<Json> = folded.summary.iter().map(|message| Value::Map(message.to_map()).to_json()).collect();
     json!({ "from": positions.start, "to": positions.end, "summary": summary })
 }
 

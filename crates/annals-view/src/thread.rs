@@ -47,7 +47,7 @@ impl ListedThread {
 
     /// Returns the document of the thread, as `annals threads --json` has it.
     pub fn document(&self) -> Json {
-        let (facts, status, counts) = (self.info.facts(), self.status(), self.info.counts());
+        let (facts, status, counts) = (&self.info.facts, self.status(), self.info.counts);
         let (error, wake_at) = match &status {
             ThreadStatus::Failed(error) | ThreadStatus::Stuck(error) => (Some(error.clone()), None),
             ThreadStatus::Cancelled(reason) => (reason.clone(), None),
@@ -64,8 +64,8 @@ impl ListedThread {
             "archived": facts.is_archived,
             "pinned": facts.is_pinned,
             "paused": facts.is_paused,
-            "graph": self.info.graph(),
-            "last_activity": self.info.updated_at().to_string(),
+            "graph": self.info.graph.as_deref(),
+            "last_activity": self.info.updated_at.to_string(),
             "messages": counts.map(|counts| counts.messages),
             "input_tokens": counts.map(|counts| counts.input_tokens),
             "output_tokens": counts.map(|counts| counts.output_tokens),
@@ -73,12 +73,12 @@ impl ListedThread {
             "checkpoints": self.size.map(|size| size.checkpoints),
             "branches": self.size.map(|size| size.branches),
             "head": self.info.head().to_string(),
-            "step": self.info.record().step,
+            "step": self.info.record.step,
             "status": status.as_str(),
             "error": error,
             "wake_at": wake_at,
-            "partial": partial_json(self.info.partial()),
-            "next": self.info.record().tasks.iter().map(|task| &*task.name).collect::<Vec<_>>(),
+            "partial": partial_json(self.info.partial.as_ref()),
+            "next": self.info.record.tasks.iter().map(|task| &*task.name).collect::<Vec<_>>(),
             "questions": open.iter().map(Value::to_json).collect::<Vec<_>>(),
         })
     }

@@ -210,7 +210,7 @@ pub fn status(at: &Snapshot) -> Result<(ThreadStatus, Option<PartialInfo>), Stor
     let writes = at.writes()?;
     let (seq, created_at) = (head.seq, head.created_at);
     let info = ThreadInfo::new(head, seq, created_at, Vec::new(), &writes)?;
-    Ok((ThreadStatus::of(&info), info.partial().cloned()))
+    Ok((ThreadStatus::of(&info), info.partial.clone()))
 }
 
 /// Returns the mark of half an answer as JSON.

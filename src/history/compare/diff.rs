@@ -416,9 +416,9 @@ impl fmt::Display for ChannelDiff {
                     return writeln!(f, "{channel}: {} -> {}", Brief(before), Brief(after));
                 }
                 let patch = Patch::between(before, after);
-                let count = patch.ops().len();
+                let count = patch.ops.len();
                 writeln!(f, "{channel}: {count} member{}", if count == 1 { "" } else { "s" })?;
-                patch.ops().iter().try_for_each(|op| super::items_diff::member_line(f, before, op))
+                patch.ops.iter().try_for_each(|op| super::items_diff::member_line(f, before, op))
             }
             Self::Items { items, .. } => {
                 writeln!(f, "{channel}: {}", ItemDiff::counts(items))?;

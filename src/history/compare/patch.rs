@@ -27,8 +27,10 @@ use crate::base::Value;
 /// # Ok::<(), annals::history::PatchError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Patch {
-    ops: Vec<PatchOp>,
+    /// The operations in order; one without operations changes nothing.
+    pub ops: Vec<PatchOp>,
 }
 
 /// An operation of a patch. Paths are JSON Pointers (RFC 6901).
@@ -102,16 +104,6 @@ impl Patch {
         compare(&mut String::new(), before, after, &mut ops);
         debug_assert!(before != after || ops.is_empty(), "equal values have an empty patch");
         Self { ops }
-    }
-
-    /// Returns the operations in order.
-    pub fn ops(&self) -> &[PatchOp] {
-        &self.ops
-    }
-
-    /// Returns whether it changes nothing.
-    pub fn is_empty(&self) -> bool {
-        self.ops.is_empty()
     }
 
     /// Returns the value after all operations, or that of the first which does not fit.
@@ -455,7 +447,7 @@ mod tests {
             for after in &values {
                 let patch = Patch::between(before, after);
                 assert_eq!(patch.apply(before).as_ref(), Ok(after), "{patch}");
-                assert_eq!(patch.is_empty(), before == after);
+                assert_eq!(patch.ops.is_empty(), before == after);
             }
         }
         let patch = Patch::between(&value(r#"{"a":[1,2,3],"~/":1}"#), &value(r#"{"a":[1,9,3]}"#));

@@ -170,7 +170,7 @@ impl Thread {
     /// # }
     /// ```
     pub fn pickaxe(&self, text: &str) -> Result<Vec<TextChange>, StoreError> {
-        let tips = self.all_branches()?.into_iter().map(|branch| branch.last().clone());
+        let tips = self.all_branches()?.into_iter().map(|branch| branch.last.clone());
         Snapshot::pickaxe_all(tips.collect(), text)
     }
 }

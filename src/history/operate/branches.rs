@@ -21,28 +21,17 @@ use crate::history::thread::Thread;
 
 /// A branch of a thread: its last checkpoint, and its name if it has one.
 #[derive(Clone, PartialEq)]
+#[non_exhaustive]
 pub struct ThreadBranch {
-    name: Option<String>,
-    last: Snapshot,
-    is_current: bool,
+    /// The name.
+    pub name: Option<String>,
+    /// The last checkpoint.
+    pub last: Snapshot,
+    /// True if the head is on it.
+    pub is_current: bool,
 }
 
 impl ThreadBranch {
-    /// Returns the name.
-    pub fn name(&self) -> Option<&str> {
-        self.name.as_deref()
-    }
-
-    /// Returns the last checkpoint.
-    pub fn last(&self) -> &Snapshot {
-        &self.last
-    }
-
-    /// Returns whether the head is on it.
-    pub fn is_current(&self) -> bool {
-        self.is_current
-    }
-
     /// Returns whether it has neither a name nor the head.
     pub fn is_abandoned(&self) -> bool {
         self.name.is_none() && !self.is_current
@@ -138,7 +127,7 @@ impl Thread {
     /// thread.switch(&thread.branch("by bus")?)?;
     /// assert_eq!(plan.state()?.transport, "bus");
     /// let train = thread.branch("by train")?;
-    /// assert_eq!(train.last().state::<Plan>()?.transport, "train", "a branch ends where the head left it");
+    /// assert_eq!(train.last.state::<Plan>()?.transport, "train", "a branch ends where the head left it");
     /// # Ok(())
     /// # }
     /// ```

@@ -46,7 +46,7 @@ impl ThreadListing {
             self.page = store.backend().list_threads(&query)?.into();
             self.rest = self.page.back().map(|last| query.after(last));
         }
-        Ok(self.page.front().map(ThreadInfo::seq))
+        Ok(self.page.front().map(|info| info.seq))
     }
 }
 

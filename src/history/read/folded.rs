@@ -52,8 +52,9 @@ const FOLDED: &str = ":folded";
 pub struct FoldedMessages {
     from: u64,
     to: u64,
+    /// The messages of the summary.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    summary: Vec<Message>,
+    pub summary: Vec<Message>,
 }
 
 impl FoldedMessages {
@@ -95,11 +96,6 @@ impl FoldedMessages {
     /// Returns the positions: the messages before them are the frozen beginning, those after them the tail.
     pub fn positions(&self) -> Range<u64> {
         self.from..self.to.max(self.from)
-    }
-
-    /// Returns the messages of the summary.
-    pub fn summary(&self) -> &[Message] {
-        &self.summary
     }
 
     /// Returns whether the message at a position is folded.

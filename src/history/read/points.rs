@@ -400,7 +400,7 @@ impl Thread {
         }
         if self.namespace().is_root() {
             match self.branch(name) {
-                Ok(branch) => return Ok(Some(branch.last().clone())),
+                Ok(branch) => return Ok(Some(branch.last.clone())),
                 Err(StoreError::BranchNotFound { .. }) => {}
                 Err(error) => return Err(error),
             }

@@ -119,22 +119,22 @@ impl Store {
         let mut add = |info: &ThreadInfo| -> Result<bool, StoreError> {
             let thread = self.thread(info.id().as_str())?;
             for partial in thread.partials().map_err(store_error)? {
-                let (message, text) = (partial.message(), partial.message().text());
+                let (message, text) = (&partial.content.message, partial.content.message.text());
                 let text = PartialText {
-                    channel: partial.channel(),
+                    channel: &partial.content.channel,
                     role: message.kind(),
                     text: &text,
                     id: message.id.as_deref(),
                     name: message.name.as_deref(),
-                    updated: partial.updated(),
+                    updated: partial.content.updated,
                 };
-                hits.extend(query.partial_hit(info.record(), text)?);
+                hits.extend(query.partial_hit(&info.record, text)?);
             }
             Ok(hits.len() < query.page_limit())
         };
         if let Some(id) = query.thread_id() {
             let info = self.backend().thread_info(&crate::base::ThreadId::new(id)?)?;
-            info.filter(|info| info.partial().is_some()).map_or(Ok(true), |info| add(&info))?;
+            info.filter(|info| info.partial.is_some()).map_or(Ok(true), |info| add(&info))?;
         } else {
             let mut listing = ThreadQuery::new().partial().limit(PAGE_ROWS_MAX);
             loop {

@@ -71,7 +71,7 @@ impl PrunePolicy {
         }
         let writes = backend.writes(&record.point)?;
         let info = ThreadInfo::new(record.clone(), record.seq, record.created_at, Vec::new(), &writes)?;
-        Ok(matches!(info.status(), StatusKind::Interrupted | StatusKind::Sleeping))
+        Ok(matches!(info.status, StatusKind::Interrupted | StatusKind::Sleeping))
     }
 
     /// Returns whether a checkpoint goes that has `newer` newer ones on its branch.

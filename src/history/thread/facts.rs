@@ -57,11 +57,11 @@ enum FactChange {
 /// let trip = store.thread("trip")?;
 /// trip.facts().title("Bern in May").project("home").label("travel").pin().save()?;
 /// store.facts(["trip", "diary"])?.archive().save()?;
-/// assert!(store.thread("diary")?.info()?.facts().is_archived);
+/// assert!(store.thread("diary")?.info()?.facts.is_archived);
 ///
 /// trip.undo()?.expect("the archiving of both is undone");
-/// assert!(!store.thread("diary")?.info()?.facts().is_archived);
-/// assert_eq!(trip.info()?.facts().title.as_deref(), Some("Bern in May"));
+/// assert!(!store.thread("diary")?.info()?.facts.is_archived);
+/// assert_eq!(trip.info()?.facts.title.as_deref(), Some("Bern in May"));
 /// # Ok(())
 /// # }
 /// ```

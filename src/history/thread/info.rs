@@ -32,7 +32,7 @@ impl Store {
     /// }
     /// let query = ThreadQuery::new().project("travel");
     /// let listed = store.threads_with(query.clone())?;
-    /// let titles: Vec<_> = listed.iter().map(|thread| (thread.title(), thread.status().as_str())).collect();
+    /// let titles: Vec<_> = listed.iter().map(|thread| (thread.title(), thread.status.as_str())).collect();
     /// assert_eq!(titles, [(Some("BASEL"), "done"), (Some("BERN"), "done")]);
     /// assert_eq!(store.threads_with(query.after(&listed[0]))?.len(), 1, "the next page");
     /// # Ok(())
@@ -63,7 +63,7 @@ impl Store {
     /// }
     /// let pinned = store.for_each_thread(ThreadQuery::new().label("old"), |thread| thread.facts().pin().save().map(|()| true))?;
     /// assert_eq!(pinned, 2);
-    /// assert!(store.thread("bern")?.info()?.facts().is_pinned);
+    /// assert!(store.thread("bern")?.info()?.facts.is_pinned);
     /// # Ok(())
     /// # }
     /// ```

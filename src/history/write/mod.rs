@@ -352,8 +352,8 @@ impl ThreadWrite {
         /// let stored = thread.head()?.expect("a head").messages("messages", annals::store::ItemRange::All)?;
         /// assert_eq!(stored[1].text(), "The Gasthof Post");
         /// let branches = thread.branches()?;
-        /// let branch = branches.into_iter().find(|branch| branch.last().id() == late).expect("it has a name");
-        /// assert_eq!(branch.last().len("messages")?, 2);
+        /// let branch = branches.into_iter().find(|branch| branch.last.id() == late).expect("it has a name");
+        /// assert_eq!(branch.last.len("messages")?, 2);
         /// # Ok(())
         /// # }
         /// ```
@@ -425,7 +425,7 @@ fn keep_partials(
 ) {
     let is_message = |item: &NewItem| matches!(item, NewItem::Message(_));
     for partial in with.partials(thread, head) {
-        let mut of_channel = writes.iter_mut().filter(|(name, _)| name == partial.channel());
+        let mut of_channel = writes.iter_mut().filter(|(name, _)| **name == *partial.content.channel);
         match of_channel.find(|(_, items)| items.iter().any(is_message)) {
             Some((_, items)) => {
                 // A write that empties the list is a compaction: the kept message comes after it.

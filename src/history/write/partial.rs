@@ -73,8 +73,8 @@ impl PartialMessage {
         self.message.clone().with_response_metadata("aborted", true)
     }
 
-    /// Returns the special write that clears it, which an executor commits with the end of the task.
-    pub fn clearing() -> NewWrite {
+    /// Returns the special write that clears it.
+    pub(crate) fn clearing() -> NewWrite {
         NewWrite::new(PARTIAL.1, PARTIAL.0, WriteValue::Null)
     }
 
@@ -104,37 +104,14 @@ impl PartialMessage {
 pub struct Partial {
     thread: Thread,
     checkpoint: CheckpointId,
-    task: TaskId,
+    /// The task that streamed it; a task of its own for a writer without a graph.
+    pub task: TaskId,
     path: Arc<str>,
-    content: PartialMessage,
+    /// The message as far as it was persisted. The writer of one that is still streamed persists it again.
+    pub content: PartialMessage,
 }
 
 impl Partial {
-    /// Returns the message as far as it was persisted.
-    pub fn message(&self) -> &Message {
-        &self.content.message
-    }
-
-    /// Returns the channel that the message is for.
-    pub fn channel(&self) -> &str {
-        &self.content.channel
-    }
-
-    /// Returns the time at which its first chunk arrived.
-    pub fn started(&self) -> Timestamp {
-        self.content.started
-    }
-
-    /// Returns the time at which it was persisted. The writer of a message that is still streamed persists it again.
-    pub fn updated(&self) -> Timestamp {
-        self.content.updated
-    }
-
-    /// Returns the task that streamed it; a task of its own for a writer without a graph.
-    pub fn task(&self) -> TaskId {
-        self.task
-    }
-
     /// Appends the message to its channel, marked with `aborted: true` in its `response_metadata`, and clears the
     /// partial one in the same commit. Returns the new checkpoint. If its writer goes on, the whole message replaces
     /// it.
@@ -239,7 +216,7 @@ impl Thread {
     /// drop(answer); // the user closes the window
     ///
     /// let partial = chat.partial()?.expect("the answer so far");
-    /// assert_eq!(partial.message().text(), "The Gasthof ");
+    /// assert_eq!(partial.content.message.text(), "The Gasthof ");
     /// partial.keep()?;
     /// let head = chat.head()?.expect("a head");
     /// let last = head.messages("messages", annals::store::ItemRange::Tail(1))?.remove(0);
@@ -249,7 +226,7 @@ impl Thread {
     /// # }
     /// ```
     pub fn partial(&self) -> Result<Option<Partial>, Error> {
-        Ok(self.partials()?.into_iter().max_by_key(Partial::updated))
+        Ok(self.partials()?.into_iter().max_by_key(|partial| partial.content.updated))
     }
 
     /// Returns the partial messages at the head: several tasks of a graph may stream at the same time.
@@ -540,8 +517,8 @@ impl MessageWriter {
     fn keep_earlier(&mut self) -> Result<(), Error> {
         let own = self.id().to_owned();
         let mut earlier = self.thread.partials()?.into_iter();
-        match earlier.find(|partial| partial.channel() == &*self.channel && partial.id() != Some(&own)) {
-            Some(partial) if partial.task() == self.task() => partial.keep().map(|_| ()),
+        match earlier.find(|partial| *partial.content.channel == *self.channel && partial.id() != Some(&own)) {
+            Some(partial) if partial.task == self.task() => partial.keep().map(|_| ()),
             _ => Ok(()),
         }
     }

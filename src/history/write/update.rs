@@ -333,8 +333,9 @@ fn keep_partials(
 ) {
     for partial in with.partials(thread, head) {
         let first = partial.content().place_among(layout, writes);
-        let kept =
-            || prepared(thread, layout, DynUpdate::new().messages(partial.channel(), [partial.aborted()]).into());
+        let kept = || {
+            prepared(thread, layout, DynUpdate::new().messages(&partial.content.channel, [partial.aborted()]).into())
+        };
         match first.map(|at| (at, kept())) {
             Some((at, Ok(kept))) => {
                 writes.splice(at..at, kept);
@@ -383,7 +384,7 @@ impl CommitExtras {
         let at = head.checkpoint;
         // One that another program wrote in a form of its own stays where it is, and refuses no update.
         let mut partials = thread.partials_among(at, &head.writes).unwrap_or_default();
-        let clears = |partial: &Partial| self.clears.iter().any(|of| (of.checkpoint, of.task) == (at, partial.task()));
+        let clears = |partial: &Partial| self.clears.iter().any(|of| (of.checkpoint, of.task) == (at, partial.task));
         partials.retain(|partial| !clears(partial));
         partials
     }

@@ -55,7 +55,7 @@ pub(super) fn by_status(backend: &dyn Log) {
     follow(backend);
     let by = |status: StatusKind, expected: &[&str]| {
         assert_eq!(listed(backend, &ThreadQuery::new().status(status)), expected, "{status:?}");
-        let one = |id: &&&str| info(&root_of(backend, id)).status() == status;
+        let one = |id: &&&str| info(&root_of(backend, id)).status == status;
         assert_eq!(expected.iter().filter(one).count(), expected.len(), "a listing shows a status as the thread");
     };
     let query = |query: ThreadQuery, expected: &[&str]| assert_eq!(listed(backend, &query), expected);
@@ -101,12 +101,12 @@ pub(super) fn by_status(backend: &dyn Log) {
     // An error, an interrupt and a sleep that are cleared leave their tasks due.
     for (place, index) in [(asks, -3), (fails, -1), (sleeps, -3)] {
         place.write(1, 1, vec![NewWrite::new(index, "special", WriteValue::Null)]);
-        assert_eq!(info(place).status(), StatusKind::Running, "{}", place.thread);
+        assert_eq!(info(place).status, StatusKind::Running, "{}", place.thread);
     }
     let mut running = listed(backend, &ThreadQuery::new().status(StatusKind::Running));
     running.sort_unstable();
     assert_eq!(running, ["asks", "fails", "runs", "sleeps"]);
-    assert_eq!(info(stops).status(), StatusKind::Cancelled);
+    assert_eq!(info(stops).status, StatusKind::Cancelled);
 }
 
 pub(super) fn pages(backend: &dyn Log) {
@@ -147,10 +147,10 @@ pub(super) fn counted(backend: &dyn Log) {
         put_payload(position, bytes([0x80]).with_index(index))
     };
     let found = || {
-        let counts = info(&place).counts().copied();
+        let counts = info(&place).counts;
         let listed = list(backend, &ThreadQuery::new());
         let listed = listed.iter().find(|info| *info.id() == place.thread).expect("the thread is listed");
-        assert_eq!(listed.counts(), counts.as_ref(), "a listing counts as the thread");
+        assert_eq!(listed.counts, counts, "a listing counts as the thread");
         clean(backend);
         counts.unwrap_or_default()
     };

@@ -126,7 +126,7 @@ pub struct CommitSettler(Option<Arc<CommitState>>);
 
 impl CommitSettler {
     /// Returns whether a caller waits for the outcome: a backend may delay a batch without one.
-    pub fn is_awaited(&self) -> bool {
+    pub(crate) fn is_awaited(&self) -> bool {
         self.0.as_ref().is_some_and(|state| state.awaited.load(Ordering::Acquire))
     }
 

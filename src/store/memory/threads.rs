@@ -29,7 +29,8 @@ fn row(log: &MemoryLog, id: &ThreadId, parts: ThreadParts<'_>) -> MemoryResult<T
     let head = thread.root().and_then(|root| root.head());
     row.record = head.map(|head| ThreadRecord::new(id.clone(), thread.created_at, head.record.clone()));
     if parts.info {
-        row.info = info(thread).transpose()?.map(|info| info.with_counts(Some(counts(thread))));
+        row.info = info(thread).transpose()?;
+        row.info.iter_mut().for_each(|info| info.counts = Some(counts(thread)));
     }
     if parts.size {
         let branches: HashSet<u64> = log.all(Some(id)).map(|stored| stored.record.branch).collect();
@@ -62,7 +63,7 @@ pub(super) fn forks(log: &MemoryLog) -> BTreeMap<&ThreadId, Vec<&ThreadId>> {
 pub(super) fn list(log: &MemoryLog, query: &ThreadQuery) -> MemoryResult<Vec<ThreadInfo>> {
     let mut all = log.threads.iter().filter_map(|(_, thread)| info(thread)).collect::<Result<Vec<_>, _>>()?;
     match query.order {
-        ThreadOrder::Activity => all.sort_by_key(|info| std::cmp::Reverse(info.seq())),
+        ThreadOrder::Activity => all.sort_by_key(|info| std::cmp::Reverse(info.seq)),
         ThreadOrder::Queue => all.sort_by_key(ThreadInfo::queue_place),
         ThreadOrder::Id => {}
     }

@@ -113,10 +113,10 @@ pub(crate) fn assert_same(one: &Store, other: &Store) {
         assert_eq!(heads(&of), heads(&copy), "{name}");
         let branches = |thread: &Thread| {
             let all = thread.branches().unwrap().into_iter();
-            all.map(|branch| (branch.name().map(str::to_owned), branch.last().id())).collect::<Vec<_>>()
+            all.map(|branch| (branch.name.clone(), branch.last.id())).collect::<Vec<_>>()
         };
         assert_eq!(branches(&of), branches(&copy), "{name}");
-        assert_eq!(of.info().unwrap().facts(), copy.info().unwrap().facts(), "{name}");
+        assert_eq!(of.info().unwrap().facts, copy.info().unwrap().facts, "{name}");
         assert_eq!(of.forked_from().unwrap(), copy.forked_from().unwrap(), "{name}");
         let operations = |thread: &Thread| {
             let all = thread.operations().unwrap().map(Result::unwrap);

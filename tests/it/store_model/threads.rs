@@ -29,9 +29,8 @@ pub(super) fn compare(model: &dyn Log, file: &dyn Log, rebuilds: bool) -> Result
 
 /// Returns the threads of all pages, without the numbers that a backend chooses.
 fn all(backend: &dyn Log, query: &ThreadQuery) -> Vec<(String, CheckpointId, Timestamp, StatusKind, Vec<MarkedWrite>)> {
-    let shown = |info: &ThreadInfo| {
-        (info.id().to_string(), info.head(), info.updated_at(), info.status(), info.marked().to_vec())
-    };
+    let shown =
+        |info: &ThreadInfo| (info.id().to_string(), info.head(), info.updated_at, info.status, info.marked.to_vec());
     let (mut found, mut query) = (Vec::new(), query.clone());
     loop {
         let page = backend.list_threads(&query).unwrap();

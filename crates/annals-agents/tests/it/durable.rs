@@ -91,8 +91,8 @@ fn a_valid_history_is_neither_copied_for_a_request_nor_converted_for_the_next_ru
     let counted = Arc::clone(&shared);
     let known = Mutex::new(None);
     let agent = agent().before_model(move |call, info| {
-        counted.fetch_add(usize::from(call.messages.as_ptr() == info.messages().as_ptr()), Ordering::Relaxed);
-        let Some(ModelMessage::Request(first)) = info.messages().first() else { return Ok(()) };
+        counted.fetch_add(usize::from(call.messages.as_ptr() == info.messages.as_ptr()), Ordering::Relaxed);
+        let Some(ModelMessage::Request(first)) = info.messages.first() else { return Ok(()) };
         let place = first.parts.as_ptr();
         assert_eq!(*known.lock().unwrap().get_or_insert(place as usize), place as usize);
         Ok(())

@@ -164,7 +164,7 @@ fn prompts_are_made_by_functions_with_the_dependencies_of_the_run() {
         .dynamic_system_prompt("user", |info| {
             Ok(format!("The user is {}.", info.deps::<&str>().ok_or("a user is given")?))
         })
-        .instructions_from(|info| Ok(format!("{} messages", info.messages().len())));
+        .instructions_from(|info| Ok(format!("{} messages", info.messages.len())));
     let first = agent.run("x").deps("Ann").invoke().unwrap();
     let second = agent.run("y").deps("Ben").message_history(first.all_messages()).invoke().unwrap();
     assert_eq!(prompts(second.all_messages()), ["system: The user is Ben.", "x", "y"]);

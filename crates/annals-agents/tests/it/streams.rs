@@ -84,7 +84,7 @@ fn text_of_a_response_that_breaks_off_is_a_partial_message_of_the_thread() {
     let thread = Store::open(folder.path().join("chats.db")).unwrap().thread("trip").unwrap();
     let run = Agent::new(model).run("A hotel?").thread(&thread).persist_text_every(Duration::ZERO).invoke();
     assert_eq!(run.unwrap_err().kind(), AgentErrorKind::Model);
-    assert_eq!(thread.partial().unwrap().unwrap().message().text(), "The Gasthof ");
+    assert_eq!(thread.partial().unwrap().unwrap().content.message.text(), "The Gasthof ");
 
     // The other model answers, and the partial message is gone.
     let agent = Agent::new(TestModel::script(["The Bellevue."]));

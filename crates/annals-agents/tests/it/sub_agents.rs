@@ -122,7 +122,7 @@ fn the_tools_of_an_inner_run_get_the_dependencies_of_the_outer_one() {
         AgentTool::new("ask", move |asked: Question, context: &ToolContext| {
             let run = agent.run(asked.question).in_task(context);
             let result = own.into_iter().fold(run, |run, own| run.deps(own)).invoke()?;
-            assert!(result.thread().is_none(), "its thread is that of the outer run");
+            assert!(result.thread.is_none(), "its thread is that of the outer run");
             Ok(result.all_messages_json())
         })
     };

@@ -115,7 +115,7 @@ fn thread(call: &Arguments<'_, '_>, store: &Store) -> Result<Option<Json>, Store
         _ => (None, None),
     };
     let mut json = json!({ "status": ThreadStatus::of(&info).as_str(), "wake_at": wake_at, "error": error });
-    if let Some(counts) = info.counts() {
+    if let Some(counts) = info.counts {
         json["messages"] = json!(counts.messages);
         json["input_tokens"] = json!(counts.input_tokens);
         json["output_tokens"] = json!(counts.output_tokens);

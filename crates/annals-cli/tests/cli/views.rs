@@ -148,7 +148,7 @@ fn usage_is_counted_once() {
     let all = store.usage(UsageQuery::new().thread("a")).unwrap();
     assert_eq!((all.len(), all[0].calls, all[0].input_tokens), (1, 2, 912));
     let infos = store.threads_with(ThreadQuery::new().by_id()).unwrap();
-    let counts = infos.iter().map(|info| (info.id(), info.counts().unwrap()));
+    let counts = infos.iter().map(|info| (info.id(), info.counts.unwrap()));
     let shown = counts.map(|(id, counts)| {
         format!("{id}|{}|{}|{}|{}", counts.messages, counts.input_tokens, counts.output_tokens, counts.cost_usd())
     });

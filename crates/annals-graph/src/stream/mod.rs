@@ -150,21 +150,12 @@ impl<S> fmt::Debug for StreamData<S> {
 
 /// The state of a subgraph in stream mode `values`.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ChildValues {
-    pub(crate) view: StateView,
-    pub(crate) interrupts: Vec<Interrupt>,
-}
-
-impl ChildValues {
-    /// Returns the channels that are set.
-    pub fn view(&self) -> &StateView {
-        &self.view
-    }
-
-    /// Returns the interrupts of the task, if the part was made for them.
-    pub fn interrupts(&self) -> &[Interrupt] {
-        &self.interrupts
-    }
+    /// The channels that are set.
+    pub view: StateView,
+    /// The interrupts of the task, if the part was made for them.
+    pub interrupts: Vec<Interrupt>,
 }
 
 impl<S> StreamPart<S> {

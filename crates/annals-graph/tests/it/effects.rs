@@ -283,7 +283,7 @@ fn a_run_that_lost_the_race_leaves_its_superstep_on_a_branch() {
         let name = ended.branch().expect("the race is lost").to_owned();
         assert_eq!(graph.get_state(&thread).unwrap().values.lines.to_vec(), ["seed", "fast"], "the head stays");
         let branch = thread.branch(&name).unwrap();
-        let stored = branch.last().state::<Log>().unwrap().lines.to_vec();
+        let stored = branch.last.state::<Log>().unwrap().lines.to_vec();
         if durability == Durability::Exit {
             assert!(ended.is_done(), "the run learns of the race at its end");
         } else {
@@ -326,7 +326,7 @@ fn two_runs_that_begin_at_once_are_both_stored() {
         let (won, lost) = if a.branch().is_none() { (a, b) } else { (b, a) };
         assert!(won.branch().is_none() && won.is_done() && lost.is_done(), "{driver} {durability:?}");
         let branch = thread.branch(lost.branch().unwrap()).unwrap();
-        assert_eq!(branch.last().state::<Log>().unwrap().lines.to_vec(), lost.state().lines.to_vec());
+        assert_eq!(branch.last.state::<Log>().unwrap().lines.to_vec(), lost.state().lines.to_vec());
         assert_eq!(graph.get_state(&thread).unwrap().values.lines.to_vec(), won.state().lines.to_vec());
         assert!(thread.store().check().unwrap().problems.is_empty());
     }

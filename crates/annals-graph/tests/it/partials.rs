@@ -32,7 +32,7 @@ fn texts(chat: &Chat) -> Vec<String> {
 
 fn partial_text(thread: &Thread) -> Option<String> {
     thread.store().backend().flush();
-    thread.partial().unwrap().map(|partial| partial.message().text().into_owned())
+    thread.partial().unwrap().map(|partial| partial.content.message.text().into_owned())
 }
 
 /// Waits until a message is persisted, for some minutes at most.

@@ -181,7 +181,7 @@ fn the_greatest_priority_is_claimed_first_then_the_oldest() {
         store.queue("work").priority(priority).enqueue(format!("t{n}"), n).unwrap();
     }
     let due = store.queue("work").due(10).unwrap();
-    assert_eq!(due.iter().map(|run| run.priority()).collect::<Vec<_>>(), [9, 9, 5, 0, 0]);
+    assert_eq!(due.iter().map(|run| run.priority).collect::<Vec<_>>(), [9, 9, 5, 0, 0]);
     let page = store.threads_with(ThreadQuery::new().queue("work").limit(2)).unwrap();
     let rest = store.threads_with(ThreadQuery::new().queue("work").after(&page[1])).unwrap();
     assert_eq!(rest.iter().map(|run| run.id().as_str()).collect::<Vec<_>>(), ["t3", "t0", "t2"]);
@@ -213,7 +213,7 @@ fn a_long_queue_keeps_its_order_while_the_table_of_threads_follows() {
 #[apply(each_backend)]
 fn a_key_is_enqueued_once_on_its_thread() {
     let (store, graph) = (place(), doubles());
-    let enqueue = || store.queue("double").dedup("order-17").enqueue("t", 4).unwrap().is_new();
+    let enqueue = || store.queue("double").dedup("order-17").enqueue("t", 4).unwrap().is_new;
     let news: usize = std::thread::scope(|scope| {
         let calls: Vec<_> = (0..4).map(|_| scope.spawn(enqueue)).collect();
         calls.into_iter().map(|call| usize::from(call.join().unwrap())).sum()
@@ -223,9 +223,9 @@ fn a_key_is_enqueued_once_on_its_thread() {
     assert_eq!(worker.run_until_idle().unwrap().continued, 1);
     assert!(!enqueue(), "also after its end");
     let other = graph.enqueue_with(&store.thread("t").unwrap(), 9, |queue| queue.dedup("order-17")).unwrap();
-    assert!(!other.is_new());
+    assert!(!other.is_new);
     assert_eq!(graph.get_state(&store.thread("t").unwrap()).unwrap().values.value(), Some(&8));
-    assert!(store.queue("double").dedup("order-18").enqueue("t", 5).unwrap().is_new());
+    assert!(store.queue("double").dedup("order-18").enqueue("t", 5).unwrap().is_new);
 }
 
 /// Counts the runs at the same time, and the most of them.

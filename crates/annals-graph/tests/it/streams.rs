@@ -55,7 +55,7 @@ fn short<S>(part: &StreamPart<S>) -> String {
     let place: String = place;
     let what = match &part.data {
         StreamData::Values(values) => format!("values {} {}", json(values.view()), values.interrupts().len()),
-        StreamData::ChildValues(values) => format!("values {}", json(values.view())),
+        StreamData::ChildValues(values) => format!("values {}", json(&values.view)),
         StreamData::Updates(update) => {
             let cached = if update.cached { " cached" } else { "" };
             format!("{} {}{cached}", update.node, update.writes.to_update().unwrap().to_json())

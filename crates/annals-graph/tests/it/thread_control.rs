@@ -123,7 +123,7 @@ fn a_cancelled_thread_is_left_alone_until_the_cancel_is_undone() {
     assert!(!store.cancel("a", "again").unwrap());
     let cancelled = ThreadStatus::Cancelled(Some("the customer asked".into()));
     let info = thread.info().unwrap();
-    assert_eq!((ThreadStatus::of(&info), info.graph()), (cancelled, Some("asking")));
+    assert_eq!((ThreadStatus::of(&info), info.graph.as_deref()), (cancelled, Some("asking")));
     let worker = Worker::new(&store).register(&graph);
     assert_eq!(worker.run_until_idle().unwrap().continued, 0);
     for refused in [graph.invoke(&thread, Input::Continue), graph.invoke(&thread, Command::resume(1))] {

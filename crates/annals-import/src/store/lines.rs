@@ -35,7 +35,7 @@ pub(super) fn stored_lines(thread: &Thread, with_abandoned: bool) -> Result<Vec<
     let mut lines = Vec::new();
     let branches = if with_abandoned { thread.all_branches()? } else { thread.branches()? };
     for branch in branches {
-        let last = branch.last();
+        let last = &branch.last;
         let mut points = Vec::new();
         for snapshot in last.lineage() {
             let snapshot = snapshot?;
@@ -46,7 +46,7 @@ pub(super) fn stored_lines(thread: &Thread, with_abandoned: bool) -> Result<Vec<
         }
         points.reverse();
         let messages = last.messages(MESSAGES, ItemRange::All)?;
-        lines.push(StoredLine { messages, points, is_head: branch.is_current() });
+        lines.push(StoredLine { messages, points, is_head: branch.is_current });
     }
     lines.sort_by_key(|line| !line.is_head);
     Ok(lines)

@@ -399,10 +399,12 @@ impl<'a> SessionWriter<'a> {
             wanted.extend(point.map(|(_, point)| *point));
         }
         for branch in self.thread.branches()? {
-            let point = branch.last().id();
+            let point = branch.last.id();
             if wanted.contains(&point) {
                 wanted.retain(|wanted| *wanted != point);
-            } else if let Some(name) = branch.name().filter(|name| name.starts_with(BRANCH) && !branch.is_current()) {
+            } else if let Some(name) =
+                branch.name.as_deref().filter(|name| name.starts_with(BRANCH) && !branch.is_current)
+            {
                 // The program no longer has the line, or it has grown.
                 self.thread.remove_branch_name(name)?;
             }

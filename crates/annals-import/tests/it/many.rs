@@ -31,11 +31,11 @@ fn a_thousand_threads_are_stored_in_a_few_commits() {
     assert!(commits <= 200, "{commits} commits for 1,000 threads");
     assert_eq!(store.check().unwrap().problems, []);
     let thread = store.thread("chat:c998").unwrap();
-    assert_eq!(thread.info().unwrap().facts().labels, ["chat"]);
+    assert_eq!(thread.info().unwrap().facts.labels, ["chat"]);
     assert_eq!(thread.operations().unwrap().count(), 3, "the facts, the messages, and the label of this thread alone");
     thread.undo().unwrap().expect("the label");
-    assert!(thread.info().unwrap().facts().labels.is_empty());
-    assert_eq!(store.thread("chat:c996").unwrap().info().unwrap().facts().labels, ["chat"]);
+    assert!(thread.info().unwrap().facts.labels.is_empty());
+    assert_eq!(store.thread("chat:c996").unwrap().info().unwrap().facts.labels, ["chat"]);
     thread.redo().unwrap().expect("the label");
     let again = Importer::new(&store).run(&source).unwrap();
     assert_eq!((again.threads_unchanged, again.messages, again.checkpoints), (1_000, 0, 0));

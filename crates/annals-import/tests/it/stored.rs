@@ -42,7 +42,7 @@ fn titles_and_sources_are_facts_of_the_threads() {
     let thread = store.thread(thread_id("claude-code".parse().unwrap(), of["id"].as_str().unwrap())).unwrap();
     let info = thread.info().unwrap();
     assert_eq!(info.title(), of["title"].as_str());
-    assert!(info.facts().labels.iter().any(|label| **label == *"claude-code"));
+    assert!(info.facts.labels.iter().any(|label| **label == *"claude-code"));
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn lines_that_were_left_are_named_branches_and_the_head_is_the_main_line() {
     let thread = store.thread(thread_id("codex".parse().unwrap(), of["id"].as_str().unwrap())).unwrap();
     let branches = thread.branches().unwrap();
     assert_eq!(branches.len(), of["branches"].as_array().unwrap().len() + 1);
-    assert!(branches[0].is_current() && branches[1..].iter().all(|branch| branch.name().is_some()));
+    assert!(branches[0].is_current && branches[1..].iter().all(|branch| branch.name.is_some()));
     let messages: usize =
         of["turns"].as_array().unwrap().iter().map(|turn| turn["messages"].as_array().unwrap().len()).sum();
     assert_eq!(thread.head().unwrap().unwrap().len("messages").unwrap(), messages as u64);

@@ -37,8 +37,8 @@ impl ControlKind {
     fn fits(self, info: &ThreadInfo) -> bool {
         match self {
             Self::Cancel => !matches!(ThreadStatus::of(info), ThreadStatus::Done | ThreadStatus::Cancelled(_)),
-            Self::Pause => !info.facts().is_paused,
-            Self::Resume => info.facts().is_paused,
+            Self::Pause => !info.facts.is_paused,
+            Self::Resume => info.facts.is_paused,
             Self::Retry => matches!(ThreadStatus::of(info), ThreadStatus::Failed(_) | ThreadStatus::Stuck(_)),
         }
     }

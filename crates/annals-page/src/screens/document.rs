@@ -177,7 +177,7 @@ fn begin(at: &Snapshot, channel: Option<&str>, messages: u64, frame: &DocumentFr
     html.open("p", &[("class", "facts")]);
     html.within("span", &[("class", "id")], |html| _ = html.isolated(&shortened(info.id().as_str(), 80)));
     for fact in [
-        info.facts().project.as_deref().map(|project| shortened(project, 40)),
+        info.facts.project.as_deref().map(|project| shortened(project, 40)),
         channel.is_some().then(|| count(messages, "message")),
         Some(format!("step {}", at.step())),
         Some(at.created_at().to_string()),

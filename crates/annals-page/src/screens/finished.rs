@@ -34,7 +34,7 @@ impl FinishedRun {
     /// Reads the newest runs with a status, newest first.
     pub(super) fn read(screen: &Screen<'_>, status: StatusKind) -> Result<Vec<Self>, Refusal> {
         let infos = screen.store.threads_with(ThreadQuery::new().status(status).limit(FINISHED_READ_MAX))?;
-        let of_graphs = infos.into_iter().filter(|info| info.graph().is_some());
+        let of_graphs = infos.into_iter().filter(|info| info.graph.is_some());
         of_graphs.take(FINISHED_MAX).map(|info| Self::of(screen, info)).collect()
     }
 
@@ -71,8 +71,8 @@ impl FinishedRun {
         json!({
             "thread": self.info.id().as_str(),
             "checkpoint": self.head.id().to_string(),
-            "status": status_name(self.info.status()),
-            "graph": self.info.graph(),
+            "status": status_name(self.info.status),
+            "graph": self.info.graph.as_deref(),
             "started": self.begin.map(|begin| begin.to_string()),
             "ended": self.head.created_at().to_string(),
             "duration_us": self.micros(),
@@ -95,7 +95,7 @@ pub(super) fn table(html: &mut Html, now: Timestamp, runs: &[FinishedRun]) {
         let title = run.info.title().unwrap_or(run.info.id().as_str());
         html.link(&address::point(&run.head), &shortened(title, 60)).close("td");
         html.open("td", &[("class", "w dim")])
-            .isolated(&shortened(run.info.graph().unwrap_or_default(), 30))
+            .isolated(&shortened(run.info.graph.as_deref().unwrap_or_default(), 30))
             .close("td");
         html.element("td", &[("class", "w mid"), ("dir", "auto")], &shortened(&run.result(), 60));
         html.classed("td", "w num dim", &grouped(run.steps));

@@ -37,7 +37,7 @@ pub(super) fn heading(
     html.within("span", &[("class", "id"), ("title", thread.id().as_str())], |html| {
         html.open("b", &[]).isolated(&shortened(thread.id().as_str(), 60)).close("b");
     });
-    if let Some(project) = &info.facts().project {
+    if let Some(project) = &info.facts.project {
         html.within("span", &[], |html| {
             _ = html.link(&format!("/?project={}", encode(project)), &shortened(project, 40))
         });
@@ -50,7 +50,7 @@ pub(super) fn heading(
             html.text("branch ").classed("span", "label ref", &shortened(name, 40));
         });
     }
-    if let Some(partial) = info.partial() {
+    if let Some(partial) = &info.partial {
         html.classed("span", "strong", &partial.to_string());
     }
     parents(html, thread, at)?;
@@ -61,14 +61,14 @@ pub(super) fn heading(
 
 /// Adds the status with its shape, and the labels.
 fn aside(html: &mut Html, info: &ThreadInfo) {
-    let shape = StatusShape::of(&ThreadStatus::of(info), info.partial().is_some());
+    let shape = StatusShape::of(&ThreadStatus::of(info), info.partial.is_some());
     html.open("aside", &[]);
     shape.add_to(html);
     html.classed("span", shape.class(), shape.word());
-    if info.facts().is_paused {
+    if info.facts.is_paused {
         html.classed("span", "label", "paused");
     }
-    for label in info.facts().labels.iter().take(LABELS_MAX) {
+    for label in info.facts.labels.iter().take(LABELS_MAX) {
         html.classed("span", "label", &shortened(label, 40));
     }
     html.close("aside");
@@ -76,7 +76,7 @@ fn aside(html: &mut Html, info: &ThreadInfo) {
 
 /// Returns the numbers of a thread. One that is zero is left out.
 fn counts(info: &ThreadInfo, tree: &BranchTree) -> Vec<String> {
-    let counts = info.counts().copied().unwrap_or_default();
+    let counts = info.counts.unwrap_or_default();
     let tokens = counts.input_tokens.saturating_add(counts.output_tokens);
     let branches = if tree.count == 1 { "1 branch".to_owned() } else { format!("{} branches", tree.count) };
     let facts = [

@@ -384,7 +384,7 @@ impl TalkRows<'_> {
         html.element("span", &[], "folded up to here: the model sees a summary").close("li");
         let channel = FoldedMessages::channel_of(self.channel);
         let address = address::state(&address::point(self.at), [&*channel, "summary"]);
-        for message in folded.summary() {
+        for message in &folded.summary {
             let text = message.text();
             html.open("li", &[("class", "msg sys"), ("data-row", "")]).open("header", &[]).element("b", &[], "Summary");
             html.close("header").open("div", &[("class", "said")]);

@@ -173,13 +173,13 @@ fn row(screen: &Screen<'_>, html: &mut Html, run: &OpenRun) {
         html.link(&address::point(&run.head), &shortened(info.title().unwrap_or(info.id().as_str()), 80)).close("span");
     }
     tasks(html, run, now);
-    if let Some(graph) = info.graph() {
+    if let Some(graph) = &info.graph {
         html.open("span", &[]).text("graph ").isolated(&shortened(graph, 40)).close("span");
     }
     html.open("span", &[]);
     html.link(&format!("{}/step", address::point(&run.head)), &format!("step {}", run.head.step())).close("span");
     html.open("span", &[]).time("", now, run.head.created_at()).close("span");
-    if info.facts().is_paused {
+    if info.facts.is_paused {
         html.open("span", &[]).classed("span", "label", "paused").close("span");
     }
     html.close("p");
@@ -295,7 +295,7 @@ fn document(screen: &Screen<'_>, run: &OpenRun) -> Result<Json, Refusal> {
         "status": ThreadStatus::of(info).as_str(),
         "error": error,
         "wake_at": wake_at,
-        "paused": info.facts().is_paused,
+        "paused": info.facts.is_paused,
         "recoveries": run.recoveries(),
         "lease": lease,
         "tasks": run.tasks.iter().map(task).collect::<Vec<_>>(),

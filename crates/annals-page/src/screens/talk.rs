@@ -127,7 +127,7 @@ fn markdown(screen: &Screen<'_>, at: &Snapshot, channel: &str) -> Result<String,
                 return Ok(document);
             }
             if let Some(folded) = folded.take_if(|folded| folded.positions().end <= item.position) {
-                markdown::add_folded(&mut document, folded.summary());
+                markdown::add_folded(&mut document, &folded.summary);
             }
             match &item.item {
                 Ok(message) => markdown::add_message(&mut document, &message.to_json()),
@@ -136,7 +136,7 @@ fn markdown(screen: &Screen<'_>, at: &Snapshot, channel: &str) -> Result<String,
         }
     }
     if let Some(folded) = folded {
-        markdown::add_folded(&mut document, folded.summary());
+        markdown::add_folded(&mut document, &folded.summary);
     }
     Ok(document)
 }

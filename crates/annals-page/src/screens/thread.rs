@@ -194,7 +194,7 @@ fn linked_list(html: &mut Html, linked: &[LinkedThread]) {
         for LinkedThread { link, listed, .. } in of_kind {
             html.open("li", &[]);
             html.link(&address::thread(&link.thread), &shortened(listed.words().unwrap_or(&link.thread), 80));
-            let messages = listed.info.counts().map_or(0, |counts| counts.messages);
+            let messages = listed.info.counts.map_or(0, |counts| counts.messages);
             html.literal(" ").classed("span", "dim", &count(messages, "message")).close("li");
         }
         html.close("ul");

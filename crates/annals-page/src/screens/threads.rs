@@ -51,7 +51,7 @@ impl ThreadEntry {
     }
 
     fn shape(&self) -> StatusShape {
-        StatusShape::of(&ThreadStatus::of(&self.info), self.info.partial().is_some())
+        StatusShape::of(&ThreadStatus::of(&self.info), self.info.partial.is_some())
     }
 
     /// Returns what the second line begins with: the interrupt, the error, half an answer; `None` of a thread that is
@@ -59,18 +59,18 @@ impl ThreadEntry {
     fn news(&self) -> Option<String> {
         let status = ThreadStatus::of(&self.info);
         match &status {
-            ThreadStatus::Done => self.info.partial().map(ToString::to_string),
+            ThreadStatus::Done => self.info.partial.as_ref().map(ToString::to_string),
             ThreadStatus::Interrupted(values) => {
                 Some(format!("asks: {}", values.iter().map(interrupt).collect::<Vec<_>>().join(" / ")))
             }
             ThreadStatus::Failed(error) => Some(error.clone()),
-            status => Some(status_text(status, &tally(self.info.record().tasks.iter().map(|task| &*task.name)))),
+            status => Some(status_text(status, &tally(self.info.record.tasks.iter().map(|task| &*task.name)))),
         }
     }
 
     /// Returns the part of the listing that it stands in.
     fn period(&self, now: Timestamp) -> &'static str {
-        match day(now).saturating_sub(day(self.info.updated_at())) {
+        match day(now).saturating_sub(day(self.info.updated_at)) {
             ..=0 => "Today",
             1 => "Yesterday",
             2..7 => "This week",
@@ -98,7 +98,7 @@ pub(super) fn show(screen: &Screen<'_>) -> Result<Shown, Refusal> {
         return Ok(Shown::Json(json!({ "schema": 1, "threads": threads, "more": more })));
     }
     // A listing is in the order of the log, and the histories of an import are older than the log.
-    rows.sort_by_key(|row| std::cmp::Reverse(row.info.updated_at()));
+    rows.sort_by_key(|row| std::cmp::Reverse(row.info.updated_at));
     let mut html = Html::new();
     html.classed("h1", "hide", "Threads").open("div", &[("class", "list")]);
     let is_part = more || screen.query.get("after").is_some();
@@ -156,7 +156,7 @@ fn facets(html: &mut Html, filter: &ThreadFilter, rows: &[ThreadEntry], is_part:
     attributes.extend(filter.is_empty().then_some(("aria-current", "true")));
     html.within("a", &attributes, |html| _ = html.text("Everything"));
     for (kind, word) in STATUSES.into_iter().chain(RARE_STATUSES) {
-        let found = rows.iter().filter(|row| row.info.status() == kind);
+        let found = rows.iter().filter(|row| row.info.status == kind);
         let is_shown =
             STATUSES.iter().any(|(shown, _)| *shown == kind) || filter.get("status") == Some(status_name(kind));
         let found = found.count();
@@ -164,16 +164,16 @@ fn facets(html: &mut Html, filter: &ThreadFilter, rows: &[ThreadEntry], is_part:
             facets.link(html, ("status", status_name(kind)), word, found, shape_of(kind));
         }
     }
-    let halves = rows.iter().filter(|row| row.info.partial().is_some()).count();
+    let halves = rows.iter().filter(|row| row.info.partial.is_some()).count();
     if halves > 0 || filter.get("is") == Some("half") {
         facets.link(html, ("is", "half"), "Half answers", halves, Some(StatusShape::Half));
     }
     html.close("div");
-    let projects = rows.iter().filter_map(|row| row.info.facts().project.as_deref());
+    let projects = rows.iter().filter_map(|row| row.info.facts.project.as_deref());
     facets.values(html, "project", "Project", projects);
-    let graphs = rows.iter().filter_map(|row| row.info.graph());
+    let graphs = rows.iter().filter_map(|row| row.info.graph.as_deref());
     facets.values(html, "graph", "Graph", graphs);
-    let labels = rows.iter().flat_map(|row| &row.info.facts().labels).map(String::as_str);
+    let labels = rows.iter().flat_map(|row| &row.info.facts.labels).map(String::as_str);
     facets.values(html, "label", "Label", labels);
     Facets::end(html, is_part);
 }
@@ -216,7 +216,7 @@ pub(crate) struct RowLink<'a> {
 impl ThreadEntry {
     /// Opens the row up to the end of its facts.
     pub(super) fn begin(&self, html: &mut Html, class: &str, attributes: &[(&'static str, &str)], address: &str) {
-        let (info, facts) = (&self.info, self.info.facts());
+        let (info, facts) = (&self.info, &self.info.facts);
         let id = info.id().as_str();
         html.open("li", &[&[("class", class)], attributes].concat());
         self.shape().add_to(html);
@@ -238,29 +238,29 @@ impl ThreadEntry {
         if let Some(project) = &facts.project {
             html.classed("span", "project", &shortened(project, 40));
         }
-        if let Some(graph) = info.graph() {
+        if let Some(graph) = &info.graph {
             html.within("span", &[], |html| _ = html.text("graph ").isolated(&shortened(graph, 40)));
         }
-        if words.is_none() && info.counts().copied().unwrap_or_default().messages == 0 {
+        if words.is_none() && info.counts.unwrap_or_default().messages == 0 {
             html.classed("span", "dim", "no message yet");
         }
-        html.classed("span", "n", &count(info.record().ordinal + 1, "checkpoint")).close("p");
+        html.classed("span", "n", &count(info.record.ordinal + 1, "checkpoint")).close("p");
     }
 
     /// Adds the row of a listing.
     pub(crate) fn row(&self, html: &mut Html, place: &RowLink<'_>) {
         self.begin(html, "thread", &[("data-row", "")], place.address);
         html.close("div");
-        let counts = self.info.counts().copied().unwrap_or_default();
+        let counts = self.info.counts.unwrap_or_default();
         let (tokens, dollars) = (counts.input_tokens.saturating_add(counts.output_tokens), counts.cost_usd());
         let number = |n: u64| if n > 0 { rounded(n) } else { String::new() };
         html.classed("span", "num", &number(counts.messages)).classed("span", "num", &number(tokens));
         html.classed("span", "num", &if dollars > 0.0 { cost(dollars) } else { String::new() });
         match place.now {
-            Some(now) => _ = html.time("num age", now, self.info.updated_at()),
+            Some(now) => _ = html.time("num age", now, self.info.updated_at),
             // Rows of a document are grouped by day.
             None => {
-                let whole = self.info.updated_at().to_string();
+                let whole = self.info.updated_at.to_string();
                 let clock: String = whole.chars().skip(11).take(5).collect();
                 html.element("time", &[("class", "num age"), ("datetime", &whole), ("title", &whole)], &clock);
             }

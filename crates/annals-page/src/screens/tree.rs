@@ -43,9 +43,9 @@ impl BranchTree {
         let mut current = None;
         if thread.namespace().is_root() {
             for branch in thread.branches()? {
-                let id = branch.last().record().branch;
-                names.entry(id).or_default().extend(branch.name().map(ToOwned::to_owned));
-                current = if branch.is_current() { Some(id) } else { current };
+                let id = branch.last.record().branch;
+                names.entry(id).or_default().extend(branch.name.clone());
+                current = if branch.is_current { Some(id) } else { current };
             }
         }
         let lines = ordered(records)

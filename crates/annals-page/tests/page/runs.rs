@@ -197,13 +197,13 @@ fn runs_are_controlled_by_forms() {
     assert!(!shown.contains("value=\"resume\">"), "the run is not paused: {shown}");
 
     assert_eq!(send("order", "control=pause"), (303, "/runs".into()));
-    assert!(store.thread("order").unwrap().info().unwrap().facts().is_paused);
+    assert!(store.thread("order").unwrap().info().unwrap().facts.is_paused);
     assert_eq!(run(&page, "order")["paused"], true);
     assert!(html(&page, "/").contains("<span class=\"label\">paused</span>"), "the list of threads says so");
     let paused = html(&page, "/runs?status=failed");
     assert!(paused.contains(">paused</span>") && paused.contains("value=\"resume\">"), "{paused}");
     assert_eq!(send("order", "control=resume"), (303, "/runs".into()));
-    assert!(!store.thread("order").unwrap().info().unwrap().facts().is_paused);
+    assert!(!store.thread("order").unwrap().info().unwrap().facts.is_paused);
 
     assert_eq!(send("order", "control=retry"), (303, "/runs?status=running".into()));
     assert_eq!(run(&page, "order")["status"], "running");

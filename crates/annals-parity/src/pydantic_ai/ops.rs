@@ -63,7 +63,7 @@ fn load_dump(document: &str, defaults: &mut DefaultSource<'_>) -> Value {
                 PathPart::Name(name) => Value::from(name.as_str()),
                 PathPart::Index(index) => Value::from(*index),
             };
-            let at = Value::List(error.path().iter().map(part).collect());
+            let at = Value::List(error.path.iter().map(part).collect());
             object([("error", object([("at", at), ("message", error.to_string().into())]))])
         }
     }

@@ -466,7 +466,7 @@ fn update_of(known: &KnownThread, change: Option<i64>) -> Planned<ThreadUpdate> 
         }
         _ => None,
     };
-    let facts = info.as_ref().map(ThreadInfo::facts);
+    let facts = info.as_ref().map(|info| &info.facts);
     Ok(ThreadUpdate {
         number: known.number,
         change,
@@ -476,9 +476,9 @@ fn update_of(known: &KnownThread, change: Option<i64>) -> Planned<ThreadUpdate> 
         fields: pack_fields(known)?,
         lease: known.lease.clone(),
         activity: known.activity,
-        status: info.as_ref().map(|info| status_number(info.status())),
-        graph: info.as_ref().and_then(|info| info.graph().map(column_text)),
-        priority: info.as_ref().map(|info| info.priority().into()),
+        status: info.as_ref().map(|info| status_number(info.status)),
+        graph: info.as_ref().and_then(|info| info.graph.as_deref().map(column_text)),
+        priority: info.as_ref().map(|info| info.priority.into()),
         archived: facts.is_some_and(|facts| facts.is_archived),
         paused: facts.is_some_and(|facts| facts.is_paused),
         trashed_until: facts.and_then(|facts| facts.trashed_until).map(|until| until.as_micros()),

@@ -69,7 +69,7 @@ pub(crate) fn add(backend: &PostgresBackend, found: &mut HashMap<ThreadId, Threa
         sums.entry(head.thread.clone()).or_default().messages += messages(backend, head, &channel)?;
     }
     for (id, row) in found {
-        row.info = row.info.take().map(|info| info.with_counts(Some(sums.remove(id).unwrap_or_default())));
+        row.info.iter_mut().for_each(|info| info.counts = Some(sums.remove(id).unwrap_or_default()));
     }
     Ok(())
 }

@@ -108,7 +108,7 @@ fn rows_of(
         for (id, info) in infos_of(ids, &known, &answers[first..first + 4])? {
             let Some(row) = found.get_mut(&id) else { continue };
             let created_at = known.get(&id).map_or(Timestamp::default(), |of| of.created_at);
-            row.record = with_record.then(|| ThreadRecord::new(id, created_at, info.record().clone()));
+            row.record = with_record.then(|| ThreadRecord::new(id, created_at, info.record.clone()));
             row.info = parts.info.then_some(info);
         }
     }
@@ -245,7 +245,7 @@ pub(crate) fn listed(backend: &PostgresBackend, query: &ThreadQuery) -> Result<V
     let (mut page, mut states) = (ThreadPage::new(query), HashMap::new());
     let mut after = query.after.as_ref().map(|after| {
         let priority = i64::from(annals::base::limits::PRIORITY_MAX.saturating_sub(after.queue_place().0));
-        (after.seq().cast_signed(), priority, after.id().as_str().to_owned())
+        (after.seq.cast_signed(), priority, after.id.as_str().to_owned())
     });
     let limit = query.limit.map_or(LISTING_PAGE_ROWS, |limit| LISTING_PAGE_ROWS.min(limit.max(16) as i64));
     while !page.is_full() {

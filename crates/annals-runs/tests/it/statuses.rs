@@ -43,10 +43,10 @@ fn interrupt(id: u8, value: &str, wake_at: Option<i64>) -> Value {
 
 fn status(thread: &Thread) -> ThreadStatus {
     let info = thread.info().unwrap();
-    let listed = thread.store().threads_with(ThreadQuery::new().status(info.status())).unwrap();
+    let listed = thread.store().threads_with(ThreadQuery::new().status(info.status)).unwrap();
     assert_eq!(listed, std::slice::from_ref(&info), "a listing has the status of the thread");
     let status = ThreadStatus::of(&info);
-    assert_eq!(status.kind(), info.status());
+    assert_eq!(status.kind(), info.status);
     status
 }
 
@@ -68,7 +68,7 @@ fn a_run_is_given_up_by_its_error_and_another_error_takes_its_place() {
     let thread = due(1);
     write(&thread, 0, SpecialWrite::Error.write(text("too often")).with_mark(Some(WriteMark::GivenUp)));
     assert_eq!(status(&thread), ThreadStatus::Stuck("too often".into()));
-    assert_eq!((status(&thread).as_str(), thread.info().unwrap().status()), ("stuck", StatusKind::GivenUp));
+    assert_eq!((status(&thread).as_str(), thread.info().unwrap().status), ("stuck", StatusKind::GivenUp));
     write(&thread, 0, SpecialWrite::Error.write(text("no network")));
     assert_eq!(status(&thread), ThreadStatus::Failed("no network".into()));
 }

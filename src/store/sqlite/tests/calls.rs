@@ -347,7 +347,7 @@ fn tokens_of_a_thread_are_those_of_each_message_of_its_root_once() {
         let payload = Payload::new(vec![0x80]).with_index(index);
         ItemChange { position, op: ItemOp::Put(Data::New(payload)), task: None }
     };
-    let counted = |bench: &Bench| bench.store.thread_info(&t).unwrap().unwrap().counts().unwrap().input_tokens;
+    let counted = |bench: &Bench| bench.store.thread_info(&t).unwrap().unwrap().counts.unwrap().input_tokens;
     let is_followed = |bench: &Bench, newest: i64| {
         number(&bench.path(), &format!("SELECT newest >= {newest} FROM thread_state WHERE thread = 0")) == 1
     };

@@ -36,7 +36,7 @@ fn counts(bench: &Bench, name: &str) -> ThreadCounts {
     let query = ThreadQuery::new();
     let listed = bench.store.list_threads(&query).unwrap();
     let info = listed.into_iter().find(|info| info.id() == &thread(name)).unwrap();
-    *info.counts().unwrap()
+    info.counts.unwrap()
 }
 
 fn with_tokens(position: u64, tokens: Option<u32>) -> ItemChange {

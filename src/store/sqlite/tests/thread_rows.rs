@@ -93,8 +93,8 @@ fn the_thread_of_the_marked_checkpoint_is_renewed_when_it_changes() {
     assert_eq!(bench.check(), Vec::<String>::new());
     write_to(&bench, "a", &root, id, &ask, waiting(WriteMark::Waits));
     let info = bench.store.thread_info(&thread("a")).unwrap().unwrap();
-    assert_eq!(info.status().as_str(), "interrupted");
-    assert_eq!(listed(&bench, &ThreadQuery::new().status(info.status())), ["a"]);
+    assert_eq!(info.status.as_str(), "interrupted");
+    assert_eq!(listed(&bench, &ThreadQuery::new().status(info.status)), ["a"]);
     assert_eq!(bench.check(), Vec::<String>::new());
 }
 
@@ -118,7 +118,7 @@ fn the_tokens_of_a_subgraph_are_counted_with_those_of_its_thread() {
     let mut bench = Bench::new();
     let sub = Namespace::new("sub").unwrap();
     let usage = |tokens: u64| format!(r#"{{"usage":{{"input_tokens":{tokens}}}}}"#);
-    let spent = |bench: &Bench| bench.store.thread_info(&thread("a")).unwrap().unwrap().counts().unwrap().input_tokens;
+    let spent = |bench: &Bench| bench.store.thread_info(&thread("a")).unwrap().unwrap().counts.unwrap().input_tokens;
     grow(&mut bench, "a", &Namespace::root(), 1, Some(&usage(5)));
     grow_root(&mut bench, "b", 127);
     assert_eq!(number(&bench, "SELECT newest FROM thread_state WHERE thread = 1"), 1);
@@ -163,8 +163,8 @@ fn the_last_activity_of_a_thread_is_that_of_its_newest_checkpoint() {
     let updated = |bench: &Bench| {
         let info = bench.store.thread_info(&t).unwrap().unwrap();
         let listed = [ThreadQuery::new(), ThreadQuery::new().by_id()].map(|query| bench.store.list_threads(&query));
-        let listed = listed.map(|found| found.unwrap()[0].updated_at().as_micros());
-        (info.head(), info.updated_at().as_micros(), listed)
+        let listed = listed.map(|found| found.unwrap()[0].updated_at.as_micros());
+        (info.head(), info.updated_at.as_micros(), listed)
     };
     assert_eq!(updated(&bench), (ids[1], 200, [200, 200]));
     let mut rewind = NewOperation::new(OperationKind::Rewind, Timestamp::from_micros(9));

@@ -106,7 +106,7 @@ fn a_listing_reads_the_entries_of_its_rarest_facet_alone() {
     conn.execute_batch("CREATE TEMP TABLE kept AS SELECT * FROM main.thread_facet").unwrap();
     let (running, done) = {
         let found = |name| bench.store.thread_info(&thread(name)).unwrap().unwrap();
-        (found("runs0").status(), found("ends0").status())
+        (found("runs0").status, found("ends0").status)
     };
     for place in 0..4_u8 {
         let query = || query_of(place);
@@ -384,8 +384,8 @@ fn counts_column(conn: &Connection) -> Value {
 #[test]
 fn counts_in_the_clear_are_damage_in_an_encrypted_file() {
     let (bench, conn, keys) = sealed();
-    let counted = |bench: &Bench| bench.store.thread_info(&thread("a")).unwrap().unwrap().counts().copied();
-    let numbers = |info: &ThreadInfo| info.counts().map(|counts| (counts.messages, counts.input_tokens));
+    let counted = |bench: &Bench| bench.store.thread_info(&thread("a")).unwrap().unwrap().counts;
+    let numbers = |info: &ThreadInfo| info.counts.map(|counts| (counts.messages, counts.input_tokens));
     let info = bench.store.thread_info(&thread("a")).unwrap().unwrap();
     assert_eq!(numbers(&info), Some((1, 5)));
     let Value::Blob(column) = counts_column(&conn) else { panic!("the counts are sealed") };

@@ -181,7 +181,7 @@ fn the_status_follows_each_write_that_decides_it() {
         let wake_at = (expected == "sleeping").then(|| Timestamp::from_micros(7));
         batch.timers.push(crate::store::batch::NewTimer::new(id, tasks[of].id, wake_at));
         bench.store.commit(&batch).unwrap();
-        let status = bench.store.thread_info(&asks).unwrap().unwrap().status().as_str();
+        let status = bench.store.thread_info(&asks).unwrap().unwrap().status.as_str();
         assert_eq!(status, expected, "step {n}");
         assert_eq!(bench.check(), Vec::<String>::new(), "the row is that of the log after step {n}");
     }
@@ -198,7 +198,7 @@ fn spend(bench: &mut Bench, name: &str, tokens: u64) {
 }
 
 fn input_tokens(bench: &Bench, name: &str) -> u64 {
-    bench.store.thread_info(&thread(name)).unwrap().unwrap().counts().unwrap().input_tokens
+    bench.store.thread_info(&thread(name)).unwrap().unwrap().counts.unwrap().input_tokens
 }
 
 #[test]

@@ -473,7 +473,7 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     /// let ended = run.invoke(Chat::update().messages([Message::human("hi")]))?;
     ///
     /// let branch = thread.branch(ended.branch().expect("the race was lost"))?;
-    /// assert_eq!(branch.last().state::<Chat>()?.messages.last().unwrap().text(), "a long answer");
+    /// assert_eq!(branch.last.state::<Chat>()?.messages.last().unwrap().text(), "a long answer");
     /// let head = thread.with_state::<Chat>().state()?;
     /// assert_eq!(head.messages.last().unwrap().text(), "from the other window");
     /// # Ok(())

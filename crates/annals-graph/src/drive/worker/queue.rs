@@ -45,7 +45,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     /// let store = Store::memory();
     /// let thread = store.thread("order-17")?;
     /// book.enqueue_with(&thread, 17, |queue| queue.priority(5).dedup("order-17"))?;
-    /// assert!(!book.enqueue_with(&thread, 17, |queue| queue.dedup("order-17"))?.is_new());
+    /// assert!(!book.enqueue_with(&thread, 17, |queue| queue.dedup("order-17"))?.is_new);
     /// book.enqueue_with(&store.thread("order-18")?, 18, |queue| queue.delay(Duration::from_secs(3_600)))?;
     ///
     /// assert_eq!(Worker::new(&store).register(&book).run_until_idle()?.continued, 1);

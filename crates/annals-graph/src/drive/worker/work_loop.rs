@@ -488,7 +488,7 @@ impl Worker {
         let SharedWork { claims, counts, control, .. } = *shared;
         let ClaimedRun { info, lease, groups, .. } = &run.claimed;
         let thread = self.store.thread(info.id())?;
-        let Some(graph) = info.graph().and_then(|name| self.graphs.get(name)) else { return Ok(()) };
+        let Some(graph) = info.graph.as_deref().and_then(|name| self.graphs.get(name)) else { return Ok(()) };
         let (failures, failure) = claims.failures(info.id());
         let ends = if lease.recoveries > self.max_recoveries || failures > self.max_recoveries {
             let attempts = lease.recoveries.max(failures);
@@ -525,7 +525,7 @@ impl Worker {
     fn report_stuck(&self, info: &ThreadInfo, message: String) {
         let Some(listener) = &self.listener else { return };
         let kind = RunEventKind::Stuck { error: message.into() };
-        let (graph, run) = (info.graph().unwrap_or_default().into(), info.record().run.unwrap_or_default());
+        let (graph, run) = (info.graph.as_deref().unwrap_or_default().into(), info.record.run.unwrap_or_default());
         tell(listener, &RunEvent { thread: Some(info.id().clone()), graph, run, at: self.store.now(), kind });
     }
 
@@ -556,11 +556,11 @@ impl WorkedGraph {
     /// Returns the reason for which the graph cannot take the input that was enqueued for it: an argument and an update
     /// are stored under tasks of different names.
     fn misfit(&self, info: &ThreadInfo) -> Option<String> {
-        let record = info.record();
+        let record = &info.record;
         let task = record.tasks.first().filter(|_| record.source == Source::Input)?;
         match (self.takes_argument, &*task.name == START) {
             (true, true) => Some("the graph is an entrypoint: enqueue its argument, not an update".into()),
-            (false, false) if info.graph() == Some(&*task.name) && record.tasks.len() == 1 => {
+            (false, false) if info.graph.as_deref() == Some(&*task.name) && record.tasks.len() == 1 => {
                 Some("the graph is not an entrypoint: enqueue an update of its channels, not an argument".into())
             }
             _ => None,
@@ -571,7 +571,7 @@ impl WorkedGraph {
 /// Returns the metadata that a run gives to its further checkpoints: those of its last one. Those of an edit are its
 /// own.
 fn metadata_of(info: &ThreadInfo) -> Option<String> {
-    let record = info.record();
+    let record = &info.record;
     record.metadata.clone().filter(|_| matches!(record.source, Source::Input | Source::Loop))
 }
 

@@ -60,11 +60,11 @@ fn an_enqueued_run_that_ends_after_a_look_for_it_is_not_enqueued_again() {
         let (disk, [here, there], flow, runs) = place();
         let their_flow = flow.clone();
         disk.after_look(before, move || {
-            assert!(there.queue("main").dedup("order-17").enqueue("t", 16).unwrap().is_new());
+            assert!(there.queue("main").dedup("order-17").enqueue("t", 16).unwrap().is_new);
             assert!(their_flow.invoke(&there.thread("t").unwrap(), Input::Continue).unwrap().is_done());
         });
         let queued = here.queue("main").dedup("order-17").enqueue("t", 16).unwrap();
-        assert!(!queued.is_new());
-        assert_eq!((runs.load(Ordering::SeqCst), inputs(queued.thread())), (1, 1), "{before}");
+        assert!(!queued.is_new);
+        assert_eq!((runs.load(Ordering::SeqCst), inputs(&queued.thread)), (1, 1), "{before}");
     }
 }

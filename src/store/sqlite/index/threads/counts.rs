@@ -153,7 +153,7 @@ pub(super) fn counted(view: ReadView<'_>, threads: Vec<ThreadInfo>) -> Res<Vec<T
     }
     let filled = threads.into_iter().map(|info| {
         let counts = undamaged(of_listed(view, mark, &rest, &info))?;
-        Ok(info.with_counts(counts))
+        Ok(ThreadInfo { counts, ..info })
     });
     filled.collect()
 }
@@ -162,7 +162,7 @@ fn of_listed(view: ReadView<'_>, mark: i64, rest: &HashMap<i64, Vec<i64>>, info:
     let missing = || corrupt(format!("thread {:?}", info.id().as_str()), "it is listed, but it does not exist");
     let thread = neighbors::thread_number(view.conn, info.id())?.ok_or_else(missing)?;
     let row = StateRow::read(view.conn, view.keys, thread)?;
-    let is_current = row.as_ref().is_some_and(|row| row.newest == info.seq() as i64);
+    let is_current = row.as_ref().is_some_and(|row| row.newest == info.seq as i64);
     let stored = row.and_then(|row| row.counts);
     let mut counts = match stored {
         Some(counts) => counts,

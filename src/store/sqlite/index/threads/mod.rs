@@ -306,7 +306,7 @@ fn derived(
         None => None,
     };
     let counts = usage.zip(messages).map(|(usage, messages)| ThreadCounts { messages, ..usage });
-    let info = info.map(|info| info.with_counts(counts));
+    let info = info.map(|info| ThreadInfo { counts, ..info });
     Ok(StateRow::of(view.keys, thread, newest, info.as_ref()))
 }
 
@@ -399,7 +399,7 @@ fn list_uncounted(view: ReadView<'_>, query: &ThreadQuery) -> Res<Vec<ThreadInfo
 }
 
 fn by_activity(view: ReadView<'_>, query: &ThreadQuery, page: &mut ThreadPage<'_>) -> Res<()> {
-    let before = query.after.as_ref().map_or(i64::MAX, |after| i64::try_from(after.seq()).unwrap_or(i64::MAX));
+    let before = query.after.as_ref().map_or(i64::MAX, |after| i64::try_from(after.seq).unwrap_or(i64::MAX));
     let mark = mark(view)?;
     let mut tail = HashSet::new();
     let mut goes_on = view.conn.each_while(sql::TAIL, [mark], |row| {
@@ -432,7 +432,7 @@ fn verify_facet(view: ReadView<'_>, facet: i64, thread: i64, newest: i64) -> Res
 }
 
 fn by_id(view: ReadView<'_>, query: &ThreadQuery, page: &mut ThreadPage<'_>) -> Res<()> {
-    let mut after = query.after.as_ref().map(|after| after.id().clone());
+    let mut after = query.after.as_ref().map(|after| after.id.clone());
     loop {
         let threads = view.threads(after.as_ref(), THREADS_TAIL_MAX as usize)?;
         let Some(last) = threads.last() else { return Ok(()) };

@@ -92,7 +92,7 @@ pub(super) fn list(
         if !each_of(view, facet, after, &ids, admits, &mut |info| Ok(page.offer(info)))? {
             return Ok(());
         }
-        let mut newer: Vec<ThreadInfo> = ranked.extract_if(.., |info| info.priority() == priority).collect();
+        let mut newer: Vec<ThreadInfo> = ranked.extract_if(.., |info| info.priority == priority).collect();
         if priority == 0 {
             // The threads without a priority are read when all others are in the page.
             for row in tail.iter().filter(|row| !row.is_ranked) {
@@ -100,7 +100,7 @@ pub(super) fn list(
                     newer.extend(unended(view, row)?);
                 }
             }
-            newer.sort_by_key(ThreadInfo::seq);
+            newer.sort_by_key(|info| info.seq);
         }
         if !newer.into_iter().all(|info| page.offer(info)) {
             return Ok(());

@@ -117,22 +117,22 @@ impl StateRow {
         let Some(info) = info else {
             return Self { thread, newest, status: None, facets: vec![damaged_facet(keys)], counts: None };
         };
-        let facts = info.facts();
-        let mut facets = vec![Facet::All, Facet::Status(info.status())];
+        let facts = &info.facts;
+        let mut facets = vec![Facet::All, Facet::Status(info.status)];
         facets.extend(facts.project.as_deref().map(Facet::Project));
         facets.extend(facts.labels.iter().map(|label| Facet::Label(label)));
-        facets.extend(info.graph().map(Facet::Graph));
+        facets.extend(info.graph.as_deref().map(Facet::Graph));
         facets.extend(facts.is_pinned.then_some(Facet::Pinned));
-        facets.extend(info.partial().map(|_| Facet::Partial));
-        let queue = info.graph().filter(|_| info.is_queued());
-        facets.extend(queue.map(|graph| Facet::Queue(graph, info.priority())));
+        facets.extend(info.partial.as_ref().map(|_| Facet::Partial));
+        let queue = info.graph.as_deref().filter(|_| info.is_queued());
+        facets.extend(queue.map(|graph| Facet::Queue(graph, info.priority)));
         let place = place(facts.is_archived, facts.trashed_until.is_some());
         let mut facets: Vec<i64> = facets.into_iter().map(|facet| facet.number(keys, place)).collect();
         facets.sort_unstable();
         facets.dedup();
         debug_assert!(facets.len() >= 2, "a thread has a status");
-        let counts = info.counts().copied();
-        Self { thread, newest, status: Some(info.status() as i64), facets, counts }
+        let counts = info.counts;
+        Self { thread, newest, status: Some(info.status as i64), facets, counts }
     }
 
     /// Returns whether the head of the thread has a partial message.
