@@ -38,8 +38,15 @@ const ALONE: [&str; 5] = ["suite::following", "suite::calls", "suite::race_of", 
 const FAULTS: &str = "faults::";
 
 /// The tests that take longest, which begin first.
-const LONG: [&str; 4] =
-    ["suite::pruning::linear", "suite::histories::random", "faults::killed_server", "faults::killed_backends"];
+const LONG: [&str; 7] = [
+    "suite::pruning::linear",
+    "suite::histories::random",
+    "pooler::log",
+    "pooler::runs",
+    "pooler::one_connection",
+    "faults::killed_server",
+    "faults::killed_backends",
+];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -128,7 +128,7 @@ const OF_THE_LOG: [&str; 7] = [
     "references::deltas",
     "listing::threads_and_check",
     "following::order",
-    "deletion::forks",
+    "deletion::hidden",
     "search::fields",
     "side_tables::cache_random",
 ];
