@@ -101,8 +101,8 @@ pub trait ClaimRows {
     /// The error of a read or a write.
     type Error;
 
-    /// Returns the threads of a [queue](ThreadQuery::queue) in its order. Those whose lease the claim does not
-    /// [admit](ClaimQuery::admits) may be left out: the runs that are under way stand at the front of a queue.
+    /// Returns the threads of a [queue](ThreadQuery::queue) in its order. Those with a live lease of an owner that the
+    /// claim does not name may be left out: the runs that are under way stand at the front of a queue.
     ///
     /// # Errors
     /// Those of the backend.
