@@ -253,7 +253,7 @@ mod tests {
                     order.lock().push(n);
                     drop(turn);
                 });
-                // A read of the list while it changes may show a line twice.
+                // Two equal counts: the list may change while it is read.
                 until("the next one waits", || [waiting(), waiting()] == [n + 1; 2]);
             }
             drop(locked);
