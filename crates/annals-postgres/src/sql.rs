@@ -153,7 +153,7 @@ pub(crate) use {
     task_writes, wanted,
 };
 
-/// Locks the rows of threads: until the transaction ends nobody else changes them.
+/// The statement that locks the rows of threads: no other transaction changes them before this one ends.
 pub(crate) const LOCK_THREADS: &str =
     "SELECT number, id FROM thread WHERE id = ANY ($1::text[]) ORDER BY number FOR UPDATE";
 

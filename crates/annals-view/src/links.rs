@@ -103,12 +103,12 @@ fn callers(
 ) -> Result<HashMap<String, CheckpointId>, StoreError> {
     let mut ordinals: HashMap<String, u64> = HashMap::new();
     for channel in at.channels()? {
-        // Of a channel that is no list there is nothing to visit.
+        // A channel that is no list has no items.
         let mut end = at.len(&channel).unwrap_or(0);
         let (least, mut count) = (end.saturating_sub(items_max as u64), CALL_ITEMS_FIRST);
-        // From the newest items backwards: helpers of late have their calls there.
+        // The calls of the newest helpers are among the newest items, which are searched first.
         while end > least && ordinals.len() < calls.len() {
-            let first = end.saturating_sub(count).max(least);
+            let (first, mut found) = (end.saturating_sub(count).max(least), HashMap::new());
             // A damaged message ends the visit.
             _ = at.visit_items(&channel, ItemRange::Positions(first, end), |row| {
                 if row.payload.index.and_then(|index| index.kind) != Some("ai") {
@@ -118,11 +118,13 @@ fn callers(
                 let made = message.get("tool_calls").and_then(Value::as_list).unwrap_or_default();
                 for call in made.iter().filter_map(|call| call.get("id")?.as_str()).filter(|call| calls.contains(call))
                 {
-                    ordinals.insert(call.to_owned(), row.ordinal);
+                    found.insert(call.to_owned(), row.ordinal);
                 }
                 Ok(())
             });
-            (end, count) = (first, 2 * count);
+            // The newest message with a call counts.
+            found.extend(std::mem::take(&mut ordinals));
+            (ordinals, end, count) = (found, first, 2 * count);
         }
     }
     let mut wanted: Vec<u64> = ordinals.values().copied().collect();

@@ -322,7 +322,7 @@ pub(crate) async fn load(
     Ok(loaded(answers, ids, (&spaces, &wanted, &fields)))
 }
 
-/// What a load has asked for: namespaces, checkpoints, and fields of which there are operations.
+/// The keys of a load: namespaces, checkpoints, and fields of which there are operations.
 type LoadKeys<'a, 'n> = (&'a [(&'n ThreadId, &'n Namespace)], &'a [WantedPoint<'n>], &'a [&'n FieldKey]);
 
 fn loaded(
