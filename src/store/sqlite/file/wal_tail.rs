@@ -213,13 +213,10 @@ pub(crate) fn pair(bytes: &[u8], at: usize) -> [u32; 2] {
 /// Continues the checksum of SQLite's log over bytes whose number is a multiple of 8.
 pub(crate) fn checksum(big_endian: bool, [mut first, mut second]: [u32; 2], bytes: &[u8]) -> [u32; 2] {
     debug_assert!(bytes.len().is_multiple_of(8));
-    let word = |bytes: &[u8]| {
-        let word = [bytes[0], bytes[1], bytes[2], bytes[3]];
-        if big_endian { u32::from_be_bytes(word) } else { u32::from_le_bytes(word) }
-    };
-    for words in bytes.chunks_exact(8) {
-        first = first.wrapping_add(word(&words[..4])).wrapping_add(second);
-        second = second.wrapping_add(word(&words[4..])).wrapping_add(first);
+    let word = if big_endian { u32::from_be_bytes } else { u32::from_le_bytes };
+    for &[a, b, c, d, e, f, g, h] in bytes.as_chunks().0 {
+        first = first.wrapping_add(word([a, b, c, d])).wrapping_add(second);
+        second = second.wrapping_add(word([e, f, g, h])).wrapping_add(first);
     }
     [first, second]
 }
