@@ -19,6 +19,8 @@ pub(crate) struct Source {
     counted: Vec<bool>,
     /// Byte offsets of the beginnings of the lines.
     lines: Vec<usize>,
+    /// The ranges of the words of the code: most rules read them.
+    words: Vec<Range<usize>>,
 }
 
 impl Source {
@@ -35,7 +37,8 @@ impl Source {
         let Scan { code, strings, counted, lines, .. } = scan;
         let code = String::from_utf8(code).unwrap();
         let has_header = text.lines().find(|line| !line.trim().is_empty()).is_some_and(|line| line.starts_with("//!"));
-        Self { path, code, strings, has_header, counted, lines }
+        let words = words(&code).map(|(at, word)| at..at + word.len()).collect();
+        Self { path, code, strings, has_header, counted, lines, words }
     }
 
     /// Returns the number of the line that holds a byte, counted from 1.
@@ -51,7 +54,7 @@ impl Source {
 
     /// Returns the words of the code: identifiers, keywords and numbers, with where each begins.
     pub(crate) fn words(&self) -> impl Iterator<Item = (usize, &str)> {
-        words(&self.code)
+        self.words.iter().map(|range| (range.start, &self.code[range.clone()]))
     }
 
     /// Returns the places where a word stands in the code.
