@@ -110,7 +110,7 @@ pub(crate) const SEARCH_HITS_MAX: usize = 1_000;
 /// Hits of a page of a search, unless set otherwise.
 pub(crate) const SEARCH_HITS_DEFAULT: usize = 20;
 /// Grams of the words of a search by which its index is read.
-pub(crate) const SEARCH_GRAMS_MAX: usize = 16;
+pub(crate) const SEARCH_GRAMS_MAX: usize = 8;
 /// Entries of one checkpoint in the search index.
 pub(crate) const SEARCH_ENTRIES_MAX: i64 = 1 << 24;
 /// Threads of a listing, unless set otherwise.
