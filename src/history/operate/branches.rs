@@ -212,9 +212,14 @@ impl Thread {
     /// # Errors
     /// [`StoreError::BranchNotFound`]; [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn branch(&self, name: &str) -> Result<ThreadBranch, StoreError> {
-        let mut named = self.named_branches()?.into_iter();
         let not_found = || StoreError::BranchNotFound { thread: self.id().clone(), name: name.to_owned() };
-        named.find(|branch| branch.name.as_deref() == Some(name)).ok_or_else(not_found)
+        let names = self.branch_names()?;
+        let at = names.at(name).ok_or_else(not_found)?;
+        // A thread without a head has no branches.
+        let head = self.root().head()?.ok_or_else(not_found)?;
+        let is_current = names.current.as_deref() == Some(name);
+        let last = if is_current { head } else { self.stored(at)? };
+        Ok(ThreadBranch { name: Some(name.to_owned()), last, is_current })
     }
 
     /// Returns the branches that have a name or the head: the one with the head first, the others by name.

@@ -395,12 +395,9 @@ impl Thread {
     /// Returns the checkpoint that a name stands for: the last one of the branch with that name, or else the only one
     /// whose id begins with it.
     fn named(&self, name: &str) -> Result<Option<Snapshot>, StoreError> {
-        if self.store().backend().head_id(self.id(), self.namespace())?.is_none() {
-            return Err(not_found(self));
-        }
         if self.namespace().is_root() {
             match self.branch(name) {
-                Ok(branch) => return Ok(Some(branch.last.clone())),
+                Ok(branch) => return Ok(Some(branch.last)),
                 Err(StoreError::BranchNotFound { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -420,7 +417,11 @@ impl Thread {
             let matches = found.iter().map(|record| record.point.checkpoint).collect();
             return Err(StoreError::Ambiguous { prefix: name.to_owned(), matches });
         }
-        found.pop().map(|record| Snapshot::kept(self.store(), record)).transpose()
+        match found.pop() {
+            Some(record) => Snapshot::kept(self.store(), record).map(Some),
+            None if self.store().backend().head_id(self.id(), self.namespace())?.is_none() => Err(not_found(self)),
+            None => Ok(None),
+        }
     }
 
     /// Returns the newest checkpoint of the namespace whose id was minted until a timestamp.
