@@ -34,7 +34,7 @@ pub(super) fn usage_out(usage: &RequestUsage) -> (Option<Map>, Map) {
     let mut details: Map = Map::new();
     for (name, group, detail) in DETAILS {
         if let Some(count) = rest.shift_remove(name) {
-            let group = details.entry(group.to_owned()).or_insert_with(|| Value::Map(Map::new()));
+            let group = details.or_insert_with(group.to_owned(), || Value::Map(Map::new()));
             if let Value::Map(group) = group {
                 group.insert(detail.to_owned(), count);
             }
