@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use crate::ask::ask;
 use crate::deferred::{DeferredRequests, DeferredResults};
 use crate::error::AgentError;
-use crate::history::{HistoryCache, KnownHistory};
+use crate::history::{HistoryCache, KnownHistory, last_run};
 use crate::hooks::AgentHooks;
 use crate::model::{Model, ModelError, ModelSettings};
 use crate::output::{OutputMode, OutputSpec};
@@ -365,7 +365,7 @@ impl<O> Agent<O> {
     pub fn take_back(&self, thread: &Thread) -> Result<bool, AgentError> {
         let failed = |error| AgentError::from(annals_graph::Error::from(error));
         let run_id = |at: &Snapshot| match at.state::<AgentState>() {
-            Ok(state) => Ok(state.agent_run.run_id),
+            Ok(state) => Ok(last_run(&state, &*self.core.clock)),
             Err(error) => Err(AgentError::from(annals_graph::Error::from(error))),
         };
         let Some(head) = thread.head().map_err(failed)? else { return Ok(false) };

@@ -15,6 +15,7 @@ use annals_pydantic_ai::{
 };
 
 use crate::agent::{AgentCore, leads};
+use crate::begin::{BeginArgs, ids};
 use crate::chunk::{OutputKinds, ResponseSum};
 use crate::error::{AgentError, AgentErrorKind};
 use crate::event::AgentEvent;
@@ -31,12 +32,19 @@ use crate::summary::MadeSummary;
 /// Asks the model, and reads the output if the response is one.
 pub(crate) async fn ask(core: Arc<AgentCore>, state: Arc<AgentState>, context: Context) -> NodeResult<Command> {
     let shared = RunShared::of(&context)?;
-    let mut messages = shared.known.take(&state, &*core.clock)?;
-    let mut progress = state.agent_run.at(&messages);
+    let (mut messages, mut progress) = shared.known.take(&state, &*core.clock)?;
+    if progress.next == NextStep::End {
+        // The messages of the run were replaced by others.
+        let (run_id, conversation_id) = ids(&BeginArgs::default(), &messages)?;
+        let first_new = messages.len();
+        progress =
+            AgentProgress { run_id, conversation_id, first_new, next: NextStep::Ask, ..AgentProgress::default() };
+    }
     if progress.next != NextStep::Ask {
         // A run begins with the calls of the last response.
-        shared.known.leave(state.messages.len(), messages);
-        return Ok(leads(AgentState::update(), progress.next));
+        let next = progress.next;
+        shared.known.leave(state.messages.len(), messages, progress);
+        return Ok(leads(AgentState::update(), next));
     }
     let before = Arc::clone(&messages);
     let mut change = StoredChange::default();
@@ -60,7 +68,7 @@ pub(crate) async fn ask(core: Arc<AgentCore>, state: Arc<AgentState>, context: C
         Err(error) if error.kind() == AgentErrorKind::Model && fallbacks > 0 => {
             progress.failed_models += 1;
             // A summary of the history is not made again.
-            return change.write(progress, &state, &messages, messages.len()).map(|(command, _)| command);
+            return change.write(&mut progress, &state, &messages, messages.len()).map(|(command, _)| command);
         }
         asked => asked.map_err(|error| error.at(before))?,
     };
@@ -70,7 +78,10 @@ pub(crate) async fn ask(core: Arc<AgentCore>, state: Arc<AgentState>, context: C
     progress.usage.add_request(&response.usage);
     progress.usage.requests += 1;
     let first_added = messages.len();
-    Arc::make_mut(&mut messages).push(response.clone().into());
+    Arc::make_mut(&mut messages).push(response.into());
+    let Some(ModelMessage::Response(response)) = messages.last() else {
+        return Err(AgentError::input("the last message of the thread is not a response").into());
+    };
     if response.state == ResponseState::Interrupted {
         progress.fail(FailureKind::Stopped, "the response was cancelled");
     } else if let Err(exceeded) = limits
@@ -82,19 +93,19 @@ pub(crate) async fn ask(core: Arc<AgentCore>, state: Arc<AgentState>, context: C
     } else {
         progress.next = NextStep::React;
         if response.tool_calls().next().is_none() {
-            let feedback = settle(&core, shared, &mut progress, &response, &messages)?;
+            let feedback = settle(&core, shared, &mut progress, response, &messages)?;
             Arc::make_mut(&mut messages).extend(feedback.map(ModelMessage::from));
         }
     }
-    let (command, count) = change.write(progress, &state, &messages, first_added)?;
-    shared.known.leave(count, messages);
+    let (command, count) = change.write(&mut progress, &state, &messages, first_added)?;
+    shared.known.leave(count, messages, progress);
     Ok(command)
 }
 
 /// Ends a run whose messages stay as they are.
-fn ended(progress: AgentProgress, state: &AgentState, history: &[ModelMessage]) -> Command {
+fn ended(mut progress: AgentProgress, state: &AgentState, history: &[ModelMessage]) -> Command {
     let next = progress.next;
-    leads(progress.write(AgentState::update(), &state.agent_run, history, false), next)
+    leads(progress.write(AgentState::update(), &state.agent_run, history), next)
 }
 
 /// The change of the stored messages by history processors.
@@ -111,13 +122,13 @@ impl StoredChange {
     /// number of messages of the thread after it.
     fn write(
         self,
-        progress: AgentProgress,
+        progress: &mut AgentProgress,
         state: &AgentState,
         history: &[ModelMessage],
         first_added: usize,
     ) -> NodeResult<(Command, usize)> {
-        let (next, is_new) = (progress.next, self.rewrites || self.folded.is_some());
-        let update = progress.write(AgentState::update(), &state.agent_run, history, is_new);
+        let next = progress.next;
+        let update = progress.write(AgentState::update(), &state.agent_run, history);
         if self.rewrites {
             let written = stored(history)?;
             let count = written.len();

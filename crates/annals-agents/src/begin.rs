@@ -42,7 +42,7 @@ pub(crate) struct BegunRun {
 }
 
 /// Returns the ids of a run.
-fn ids(args: &BeginArgs, history: &[ModelMessage]) -> Result<(String, String), AgentError> {
+pub(crate) fn ids(args: &BeginArgs, history: &[ModelMessage]) -> Result<(String, String), AgentError> {
     let mut ids = IdSource::new();
     let run_id = args.run_id.clone().unwrap_or_else(|| ids.uuid_v4().to_string());
     if run_id.is_empty() {
@@ -56,7 +56,7 @@ fn ids(args: &BeginArgs, history: &[ModelMessage]) -> Result<(String, String), A
     Ok((run_id, conversation.unwrap_or_else(|| ids.uuid_v4().to_string())))
 }
 
-fn conversation_of(message: &ModelMessage) -> Option<&str> {
+pub(crate) fn conversation_of(message: &ModelMessage) -> Option<&str> {
     match message {
         ModelMessage::Request(request) => request.conversation_id.as_deref(),
         ModelMessage::Response(response) => response.conversation_id.as_deref(),

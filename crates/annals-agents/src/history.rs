@@ -12,38 +12,47 @@ use annals_base::{Clock, IdSource};
 use annals_graph::annals::history::FoldedMessages;
 use annals_graph::prelude::Messages;
 use annals_messages::Message;
-use annals_pydantic_ai::{DefaultSource, LoadError, ModelMessage, from_langchain_marked, to_langchain};
+use annals_pydantic_ai::{DefaultSource, LoadError, ModelMessage, from_langchain, from_langchain_marked, to_langchain};
 use parking_lot::Mutex;
 
 use crate::error::{AgentError, AgentErrorKind};
 use crate::limits::{HISTORIES_CACHED_MAX, HISTORY_MESSAGES_CACHED_MAX};
-use crate::state::{AgentState, AgentStateUpdate};
+use crate::state::{AgentProgress, AgentState, AgentStateUpdate};
 
 /// A history that is copied only if it is changed while it is shared.
 pub(crate) type SharedHistory = Arc<Vec<ModelMessage>>;
 
-/// The history as the last step of a run has left it. It belongs to the messages of the thread as long as their number
-/// is the same: a run is their only writer.
+/// The history as the last step of a run has left it, with the progress at it. It belongs to the messages of the thread
+/// as long as their number is the same: a run is their only writer.
 #[derive(Default)]
 pub(crate) struct KnownHistory {
-    left: Mutex<Option<(usize, SharedHistory)>>,
+    left: Mutex<Option<(usize, SharedHistory, AgentProgress)>>,
     /// The number of leading messages that every provider takes as they are.
     valid: AtomicUsize,
 }
 
 impl KnownHistory {
-    /// Takes the history of a state.
-    pub(crate) fn take(&self, state: &AgentState, clock: &dyn Clock) -> Result<SharedHistory, LoadError> {
-        match self.left.lock().take() {
-            Some((count, history)) if count == state.messages.len() => Ok(history),
-            _ => self.converted(state, clock),
+    /// Takes the history of a state, and the progress at it.
+    pub(crate) fn take(
+        &self,
+        state: &AgentState,
+        clock: &dyn Clock,
+    ) -> Result<(SharedHistory, AgentProgress), LoadError> {
+        if let Some((count, history, progress)) = self.left.lock().take()
+            && count == state.messages.len()
+        {
+            debug_assert_eq!(progress, state.agent_run.at(&history), "the progress follows from what is stored");
+            return Ok((history, progress));
         }
+        let history = self.converted(state, clock)?;
+        let progress = state.agent_run.at(&history);
+        Ok((history, progress))
     }
 
     /// Returns the history of a state, which the next step can still take.
     pub(crate) fn peek(&self, state: &AgentState, clock: &dyn Clock) -> Result<SharedHistory, LoadError> {
         match &*self.left.lock() {
-            Some((count, history)) if *count == state.messages.len() => return Ok(Arc::clone(history)),
+            Some((count, history, _)) if *count == state.messages.len() => return Ok(Arc::clone(history)),
             _ => {}
         }
         self.converted(state, clock)
@@ -54,9 +63,9 @@ impl KnownHistory {
         history(state, clock)
     }
 
-    /// Leaves a history to the next step, with the number of its messages in the thread.
-    pub(crate) fn leave(&self, count: usize, history: SharedHistory) {
-        *self.left.lock() = Some((count, history));
+    /// Leaves a history to the next step, with the number of its messages in the thread and the progress at it.
+    pub(crate) fn leave(&self, count: usize, history: SharedHistory, progress: AgentProgress) {
+        *self.left.lock() = Some((count, history, progress));
     }
 
     /// Returns the number of leading messages that every provider takes as they are.
@@ -134,6 +143,18 @@ fn history(state: &AgentState, clock: &dyn Clock) -> Result<SharedHistory, LoadE
         }
     };
     Ok(Arc::new(history.into_iter().map(|(_, message)| message).collect()))
+}
+
+/// Returns the id of the last run of a thread.
+pub(crate) fn last_run(state: &AgentState, clock: &dyn Clock) -> String {
+    let mut ids = IdSource::new();
+    let mut defaults = DefaultSource::new(clock, &mut ids);
+    let mut run_of = |message: &Message| {
+        let history = from_langchain(std::slice::from_ref(message), &mut defaults).ok()?;
+        history.first()?.run_id().map(str::to_owned)
+    };
+    let last = || state.messages.iter().rev().find_map(|message| run_of(message));
+    state.agent_run.begun_since(last).unwrap_or_else(|| state.agent_run.run_id.clone())
 }
 
 /// Returns a history as the messages of a thread.

@@ -117,7 +117,7 @@ impl<M: Model + ?Sized> Model for Arc<M> {
 /// Returns the id of a model: `provider:name`, or its name.
 pub(crate) fn model_id(model: &dyn Model) -> String {
     match model.provider() {
-        Some(provider) => format!("{provider}:{}", model.name()),
+        Some(provider) => [provider, model.name()].join(":"),
         None => model.name().to_owned(),
     }
 }

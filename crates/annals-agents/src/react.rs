@@ -31,8 +31,7 @@ use crate::tool_output::tool_end;
 /// Handles the last response.
 pub(crate) async fn react(core: Arc<AgentCore>, state: Arc<AgentState>, context: Context) -> NodeResult<Command> {
     let shared = RunShared::of(&context)?;
-    let messages = shared.known.take(&state, &*core.clock)?;
-    let mut progress = state.agent_run.at(&messages);
+    let (messages, mut progress) = shared.known.take(&state, &*core.clock)?;
     let Some(ModelMessage::Response(response)) = messages.last() else {
         return Err(AgentError::input("the last message of the thread is not a response").into());
     };
@@ -86,16 +85,16 @@ fn leave(
     shared: &RunShared,
     mut messages: SharedHistory,
     request: Option<ModelRequest>,
-    progress: AgentProgress,
+    mut progress: AgentProgress,
 ) -> NodeResult<Command> {
     let first_added = messages.len();
     Arc::make_mut(&mut messages).extend(request.map(ModelMessage::from));
     let written = stored(&messages[first_added..])?;
     let count = state.messages.len() + written.len();
     let next = progress.next;
-    let update = progress.write(AgentState::update(), &state.agent_run, &messages, false);
+    let update = progress.write(AgentState::update(), &state.agent_run, &messages);
     let update = if written.is_empty() { update } else { update.messages(written) };
-    shared.known.leave(count, messages);
+    shared.known.leave(count, messages, progress);
     Ok(leads(update, next))
 }
 
@@ -191,10 +190,10 @@ impl<'a> CallBatch<'a> {
     /// Reads the calls of the output tool: the first one that fits is the output of the run.
     fn take_outputs(&mut self) {
         for at in 0..self.calls.len() {
-            let call = self.calls[at].clone();
-            if !self.is_output(&call) {
+            if !self.is_output(&self.calls[at]) {
                 continue;
             }
+            let call = self.calls[at].clone();
             if self.progress.output.is_some() {
                 let part = self.part(at, ToolContent::text("Not used: the run has an output already."));
                 self.end(at, part, None);

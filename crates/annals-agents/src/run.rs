@@ -270,7 +270,8 @@ impl<'a, O> AgentRun<'a, O> {
             && let Some((history, valid)) = core.histories.take(&state.values)
         {
             self.shared.known.set_valid(valid);
-            self.shared.known.leave(state.values.messages.len(), history);
+            let progress = state.values.agent_run.at(&history);
+            self.shared.known.leave(state.values.messages.len(), history, progress);
         }
         Ok(match &self.resumes {
             Some(Resumption::Continue) => Input::Continue,
@@ -297,12 +298,12 @@ impl<'a, O> AgentRun<'a, O> {
                 }
                 let count = before.len();
                 let args = BeginArgs { has_fold: state.values.folded.is_some(), ..self.args };
-                let BegunRun { messages, keeps: is_same, progress } = begin(core, &self.shared, before, &args)?;
-                let update = progress.write(AgentState::update(), &state.values.agent_run, &messages, true);
+                let BegunRun { messages, keeps: is_same, mut progress } = begin(core, &self.shared, before, &args)?;
+                let update = progress.write(AgentState::update(), &state.values.agent_run, &messages);
                 let unchanged = keeps && is_same;
                 let written = stored(if unchanged { &messages[count..] } else { &messages })?;
                 let kept = if unchanged { state.values.messages.len() } else { 0 };
-                self.shared.known.leave(kept + written.len(), messages);
+                self.shared.known.leave(kept + written.len(), messages, progress);
                 let update =
                     if unchanged { update.messages(written) } else { rewritten(update, &state.values, written) };
                 IntoInput::<AgentState, _>::into_input(update)
@@ -320,8 +321,8 @@ impl<'a, O> AgentRun<'a, O> {
         let run = self.agent.graph()?.run(context).context(self.shared.clone());
         // The history is not left to the first step: if the run goes on, the one that is stored counts.
         let history = Arc::new(self.history);
-        let BegunRun { messages, progress, .. } = begin(self.agent.core(), &self.shared, history, &self.args)?;
-        let update = progress.write(AgentState::update(), &AgentProgress::default(), &messages, true);
+        let BegunRun { messages, mut progress, .. } = begin(self.agent.core(), &self.shared, history, &self.args)?;
+        let update = progress.write(AgentState::update(), &AgentProgress::default(), &messages);
         let update = update.messages(stored(&messages)?);
         Ok((run, IntoInput::<AgentState, _>::into_input(update)))
     }
@@ -494,13 +495,13 @@ pub(crate) fn conclude<O: DeserializeOwned>(
     outcome: Result<Outcome<AgentState>, annals_graph::Error>,
 ) -> Result<AgentOutcome<O>, AgentError> {
     let outcome = outcome?;
-    let messages = known.take(outcome.state(), &*core.clock).map_err(unreadable)?;
+    let (messages, progress) = known.take(outcome.state(), &*core.clock).map_err(unreadable)?;
     if thread.is_some() {
         core.histories.put(outcome.state(), &messages, known.valid());
     }
     match &outcome {
-        Outcome::Done(state) => {
-            let progress = Box::new(state.agent_run.clone());
+        Outcome::Done(_) => {
+            let progress = Box::new(progress);
             if let Some(failure) = &progress.failure {
                 return Err(failure.error().at(messages));
             }

@@ -68,7 +68,7 @@ pub(crate) fn take_output_retry(core: &AgentCore, progress: &mut AgentProgress) 
 }
 
 /// Returns the text that can be the output. Text before a call of a tool of the provider is a thought.
-fn text_of(response: &ModelResponse) -> String {
+pub(crate) fn text_of(response: &ModelResponse) -> String {
     let (mut text, mut compaction) = (String::new(), String::new());
     for part in &response.parts {
         match part {

@@ -11,7 +11,9 @@ use annals_graph::prelude::{Messages, State};
 use annals_pydantic_ai::{ModelMessage, RequestPart, RunUsage, ToolCallPart, ToolOutcome};
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::begin::conversation_of;
 use crate::error::{AgentError, AgentErrorKind};
+use crate::settle::text_of;
 
 /// The state of an agent's thread.
 #[derive(State, Clone, Default)]
@@ -71,8 +73,8 @@ impl RunFailure {
     }
 }
 
-/// The progress of the last run of a thread. A step stores it if it does not follow from the messages that were added
-/// since it was stored; members without a value take no bytes.
+/// The progress of the last run of a thread. A step stores it if it does not follow from the messages of the run, or
+/// from those that were added since it was stored; members without a value take no bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct AgentProgress {
     pub(crate) run_id: String,
@@ -100,7 +102,7 @@ pub(crate) struct AgentProgress {
     /// The number of models that failed to give the next response.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) failed_models: usize,
-    /// The number of messages of the run when the progress was stored; `None` if each step stored it.
+    /// The number of messages of the run when the progress was stored; `None` if it was not stored.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) counted: Option<usize>,
 }
@@ -129,11 +131,37 @@ fn write_usage<S: Serializer>(usage: &RunUsage, serializer: S) -> Result<S::Ok, 
 }
 
 impl AgentProgress {
-    /// Returns the progress at a history: this one, and what the messages say that steps have added since.
+    /// Returns the progress at a history: the one that is stored, and what the messages say that steps have added
+    /// since.
     pub(crate) fn at(&self, history: &[ModelMessage]) -> Self {
+        if self.begun_since(|| history.iter().rev().find_map(ModelMessage::run_id)).is_some() {
+            return Self::of_messages(history);
+        }
         let mut progress = self.clone();
         let added = self.counted.and_then(|counted| self.added(history).get(counted..));
         added.into_iter().flatten().for_each(|message| progress.add(message));
+        progress
+    }
+
+    /// Returns the id of a run that has begun since this progress was stored: that of the last message with one, if it
+    /// is another run. A run that has stored its progress before its first message is the last one.
+    pub(crate) fn begun_since<T: AsRef<str>>(&self, last: impl FnOnce() -> Option<T>) -> Option<T> {
+        if self.counted == Some(0) {
+            return None;
+        }
+        last().filter(|last| last.as_ref() != self.run_id)
+    }
+
+    /// Returns the progress of the last run of a history, which has stored none.
+    fn of_messages(history: &[ModelMessage]) -> Self {
+        let end = history.iter().rposition(|message| message.run_id().is_some()).map_or(0, |at| at + 1);
+        let last = history[..end].last();
+        let text = |id: Option<&str>| id.unwrap_or_default().to_owned();
+        let (run_id, conversation_id) = (last.and_then(ModelMessage::run_id), last.and_then(conversation_of));
+        let mut progress = Self { run_id: text(run_id), conversation_id: text(conversation_id), ..Self::default() };
+        let added = progress.added(&history[..end]);
+        progress.first_new = end - added.len();
+        added.iter().for_each(|message| progress.add(message));
         progress
     }
 
@@ -150,6 +178,10 @@ impl AgentProgress {
                 self.usage.add_request(&response.usage);
                 self.usage.requests += 1;
                 self.next = NextStep::React;
+                let text = if response.tool_calls().next().is_none() { text_of(response) } else { String::new() };
+                if !text.is_empty() {
+                    self.finish(text.into(), None);
+                }
             }
             ModelMessage::Request(request) => {
                 let is_result = |part: &&RequestPart| match part {
@@ -158,26 +190,24 @@ impl AgentProgress {
                 };
                 let results = request.parts.iter().filter(is_result).count();
                 self.usage.tool_calls += i64::try_from(results).unwrap_or(i64::MAX);
-                self.next = NextStep::Ask;
+                (self.next, self.output) = (NextStep::Ask, None);
             }
             _ => {}
         }
     }
 
-    /// Adds the progress at a history to an update, unless it follows from the one that is `stored`. It does not at a
-    /// history that is `rewritten`, and that of another run.
+    /// Adds the progress at a history to an update, unless it follows from the one that is `stored`.
     pub(crate) fn write(
-        mut self,
+        &mut self,
         update: AgentStateUpdate,
         stored: &Self,
         history: &[ModelMessage],
-        rewritten: bool,
     ) -> AgentStateUpdate {
-        if !rewritten && stored.counted.is_some() && stored.at(history) == self {
+        if stored.at(history) == *self {
             return update;
         }
         self.counted = Some(self.added(history).len());
-        update.agent_run(self)
+        update.agent_run(self.clone())
     }
 
     /// Ends the run without an output.

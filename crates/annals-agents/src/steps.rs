@@ -75,7 +75,7 @@ impl<'a, O> AgentSteps<'a, O> {
     fn take(&mut self, part: StreamPart<AgentState>) -> Result<(), AgentError> {
         let StreamData::Values(values) = part.data else { return Ok(()) };
         let messages = history_of(&values, &self.known, self.agent.core())?;
-        let first = self.shown.unwrap_or(values.agent_run.first_new);
+        let first = self.shown.unwrap_or_else(|| values.agent_run.at(&messages).first_new);
         self.shown = Some(messages.len());
         for message in messages.iter().skip(first) {
             match message.clone() {

@@ -1,22 +1,23 @@
 //! Objects: names to values, in insertion order.
 //!
 //! Most objects of a message are empty, and an empty one takes a word: three of them in place of three tables of 72
-//! bytes make a message half as large. *Absent:* limits, which those who read objects keep.
+//! bytes make a message half as large. Most others have few members, which are searched one by one: a table of hashes
+//! costs more than it saves. *Absent:* limits, which those who read objects keep.
 
-use std::collections::hash_map::RandomState;
+use std::collections::HashMap;
 use std::fmt;
-use std::hash::Hash;
-use std::ops::{Deref, DerefMut};
-use std::sync::LazyLock;
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Index;
+use std::{iter, slice, vec};
 
-use indexmap::{Equivalent, IndexMap};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::value::Value;
 
-type Members = IndexMap<String, Value, RandomState>;
+/// The number of members from which on an object has a table of hashes.
+const INDEXED_FROM: usize = 17;
 
-/// An object: names to values, in insertion order. It reads and is changed as the [`IndexMap`] that it holds.
+/// An object: names to values, in insertion order.
 ///
 /// # Example
 /// ```
@@ -30,8 +31,79 @@ type Members = IndexMap<String, Value, RandomState>;
 #[derive(Clone, Default)]
 pub struct Map(Option<Box<Members>>);
 
-/// The table behind every empty object.
-static EMPTY: LazyLock<Members> = LazyLock::new(Members::default);
+/// The members of an object.
+#[derive(Clone, Default)]
+struct Members {
+    entries: Vec<(String, Value)>,
+    index: Option<NameIndex>,
+}
+
+/// The positions of members by the hashes of their names.
+#[derive(Clone)]
+struct NameIndex {
+    /// Hashes the names with a seed that nobody knows.
+    hashes: RandomState,
+    /// Of names with one hash, the position of one of them.
+    positions: HashMap<u64, usize>,
+    /// True if two names had one hash: a name without a position may be that of a member.
+    collides: bool,
+}
+
+impl NameIndex {
+    fn of(entries: &[(String, Value)]) -> Self {
+        let positions = HashMap::with_capacity(entries.len());
+        let mut index = Self { hashes: RandomState::new(), positions, collides: false };
+        entries.iter().enumerate().for_each(|(at, (name, _))| index.add(name, at));
+        index
+    }
+
+    fn add(&mut self, name: &str, at: usize) {
+        self.collides |= self.positions.insert(self.hashes.hash_one(name), at).is_some();
+    }
+
+    /// Removes a name. The members after it move up.
+    fn remove(&mut self, name: &str, at: usize) {
+        self.positions.remove(&self.hashes.hash_one(name));
+        self.positions.values_mut().filter(|position| **position > at).for_each(|position| *position -= 1);
+    }
+
+    fn position(&self, entries: &[(String, Value)], name: &str) -> Option<usize> {
+        let found = self.positions.get(&self.hashes.hash_one(name)).copied();
+        debug_assert!(found.is_none_or(|at| at < entries.len()), "a position is that of a member");
+        match found.filter(|at| entries[*at].0 == name) {
+            None if self.collides => position(entries, name),
+            found => found,
+        }
+    }
+}
+
+fn position(entries: &[(String, Value)], name: &str) -> Option<usize> {
+    entries.iter().position(|(known, _)| known == name)
+}
+
+impl Members {
+    fn position(&self, name: &str) -> Option<usize> {
+        match &self.index {
+            Some(index) => index.position(&self.entries, name),
+            None => position(&self.entries, name),
+        }
+    }
+
+    fn push(&mut self, name: String, value: Value) {
+        let at = self.entries.len();
+        if let Some(index) = &mut self.index {
+            index.add(&name, at);
+        }
+        self.entries.push((name, value));
+        if self.index.is_none() && self.entries.len() >= INDEXED_FROM {
+            self.index = Some(NameIndex::of(&self.entries));
+        }
+    }
+}
+
+/// The members of a borrowed object.
+pub(crate) type MapEntries<'a> =
+    iter::Map<slice::Iter<'a, (String, Value)>, fn(&'a (String, Value)) -> (&'a String, &'a Value)>;
 
 impl Map {
     /// Returns an empty object.
@@ -41,12 +113,24 @@ impl Map {
 
     /// Returns an empty object with room for some members.
     pub fn with_capacity(members: usize) -> Self {
-        Self((members > 0).then(|| Box::new(Members::with_capacity(members))))
+        Self((members > 0).then(|| Box::new(Members { entries: Vec::with_capacity(members), index: None })))
+    }
+
+    fn entries(&self) -> &[(String, Value)] {
+        self.0.as_ref().map_or(&[], |members| &members.entries)
+    }
+
+    fn entries_mut(&mut self) -> &mut [(String, Value)] {
+        self.0.as_mut().map_or(&mut [], |members| &mut members.entries)
+    }
+
+    fn position(&self, name: &str) -> Option<usize> {
+        self.0.as_ref()?.position(name)
     }
 
     /// Returns the number of members.
     pub fn len(&self) -> usize {
-        self.0.as_ref().map_or(0, |members| members.len())
+        self.entries().len()
     }
 
     /// Returns whether the object has no members.
@@ -55,50 +139,95 @@ impl Map {
     }
 
     /// Returns the value of a member.
-    pub fn get<Q: ?Sized + Hash + Equivalent<String>>(&self, name: &Q) -> Option<&Value> {
-        self.0.as_ref()?.get(name)
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        let at = self.position(name)?;
+        Some(&self.entries()[at].1)
     }
 
     /// Returns the value of a member, to be changed.
-    pub fn get_mut<Q: ?Sized + Hash + Equivalent<String>>(&mut self, name: &Q) -> Option<&mut Value> {
-        self.0.as_mut()?.get_mut(name)
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut Value> {
+        let at = self.position(name)?;
+        Some(&mut self.entries_mut()[at].1)
     }
 
     /// Returns whether there is such a member.
-    pub fn contains_key<Q: ?Sized + Hash + Equivalent<String>>(&self, name: &Q) -> bool {
-        self.get(name).is_some()
+    pub fn contains_key(&self, name: &str) -> bool {
+        self.position(name).is_some()
+    }
+
+    /// Sets a member and returns its value before. A new one comes last.
+    pub fn insert(&mut self, name: String, value: Value) -> Option<Value> {
+        let members = self.0.get_or_insert_default();
+        match members.position(&name) {
+            Some(at) => Some(std::mem::replace(&mut members.entries[at].1, value)),
+            None => {
+                members.push(name, value);
+                None
+            }
+        }
+    }
+
+    /// Returns the value of a member, to be changed. Without one, it is made.
+    pub fn or_insert_with(&mut self, name: String, make: impl FnOnce() -> Value) -> &mut Value {
+        let members = self.0.get_or_insert_default();
+        let at = members.position(&name).unwrap_or_else(|| {
+            members.push(name, make());
+            members.entries.len() - 1
+        });
+        &mut members.entries[at].1
     }
 
     /// Removes a member and returns its value. Those after it move up.
-    pub fn shift_remove<Q: ?Sized + Hash + Equivalent<String>>(&mut self, name: &Q) -> Option<Value> {
-        self.0.as_mut()?.shift_remove(name)
+    pub fn shift_remove(&mut self, name: &str) -> Option<Value> {
+        let members = self.0.as_mut()?;
+        let at = members.position(name)?;
+        let (name, value) = members.entries.remove(at);
+        if let Some(index) = &mut members.index {
+            index.remove(&name, at);
+        }
+        Some(value)
     }
 
     /// Keeps the members that a function says.
-    pub fn retain(&mut self, keep: impl FnMut(&String, &mut Value) -> bool) {
+    pub fn retain(&mut self, mut keep: impl FnMut(&String, &mut Value) -> bool) {
         if let Some(members) = &mut self.0 {
-            members.retain(keep);
+            members.entries.retain_mut(|(name, value)| keep(name, value));
+            members.index = members.index.is_some().then(|| NameIndex::of(&members.entries));
         }
     }
-}
 
-impl Deref for Map {
-    type Target = Members;
+    /// Removes all members.
+    pub fn clear(&mut self) {
+        self.0 = None;
+    }
 
-    fn deref(&self) -> &Members {
-        self.0.as_deref().unwrap_or_else(|| &EMPTY)
+    /// Returns the members.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&String, &Value)> + ExactSizeIterator + Clone {
+        self.into_iter()
+    }
+
+    /// Returns the members, whose values can be changed.
+    pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = (&String, &mut Value)> + ExactSizeIterator {
+        self.into_iter()
+    }
+
+    /// Returns the names.
+    pub fn keys(&self) -> impl DoubleEndedIterator<Item = &String> + ExactSizeIterator + Clone {
+        self.entries().iter().map(|(name, _)| name)
+    }
+
+    /// Returns the values.
+    pub fn values(&self) -> impl DoubleEndedIterator<Item = &Value> + ExactSizeIterator + Clone {
+        self.entries().iter().map(|(_, value)| value)
     }
 }
 
-impl DerefMut for Map {
-    fn deref_mut(&mut self) -> &mut Members {
-        self.0.get_or_insert_default()
-    }
-}
+/// The value of a member; null without one, as of a [`Value`].
+impl Index<&str> for Map {
+    type Output = Value;
 
-impl From<Members> for Map {
-    fn from(members: Members) -> Self {
-        Self((!members.is_empty()).then(|| Box::new(members)))
+    fn index(&self, name: &str) -> &Value {
+        self.get(name).unwrap_or(&Value::Null)
     }
 }
 
@@ -110,59 +239,61 @@ impl<const N: usize> From<[(String, Value); N]> for Map {
 
 impl FromIterator<(String, Value)> for Map {
     fn from_iter<I: IntoIterator<Item = (String, Value)>>(members: I) -> Self {
-        Members::from_iter(members).into()
+        let mut map = Self::new();
+        map.extend(members);
+        map
     }
 }
 
 impl Extend<(String, Value)> for Map {
     fn extend<I: IntoIterator<Item = (String, Value)>>(&mut self, members: I) {
-        let mut members = members.into_iter().peekable();
-        if members.peek().is_some() {
-            (**self).extend(members);
+        let members = members.into_iter();
+        let (least, _) = members.size_hint();
+        if least > 0 {
+            self.0.get_or_insert_default().entries.reserve(least);
         }
+        members.for_each(|(name, value)| _ = self.insert(name, value));
     }
 }
 
 impl IntoIterator for Map {
     type Item = (String, Value);
-    type IntoIter = indexmap::map::IntoIter<String, Value>;
+    type IntoIter = vec::IntoIter<(String, Value)>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.map(|members| *members).unwrap_or_default().into_iter()
+        self.0.map(|members| members.entries).unwrap_or_default().into_iter()
     }
 }
 
 impl<'a> IntoIterator for &'a Map {
     type Item = (&'a String, &'a Value);
-    type IntoIter = indexmap::map::Iter<'a, String, Value>;
+    type IntoIter = MapEntries<'a>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.iter()
+        self.entries().iter().map(|(name, value)| (name, value))
     }
 }
 
 impl<'a> IntoIterator for &'a mut Map {
     type Item = (&'a String, &'a mut Value);
-    type IntoIter = indexmap::map::IterMut<'a, String, Value>;
+    type IntoIter =
+        iter::Map<slice::IterMut<'a, (String, Value)>, fn(&'a mut (String, Value)) -> (&'a String, &'a mut Value)>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.iter_mut()
+        self.entries_mut().iter_mut().map(|(name, value)| (&*name, value))
     }
 }
 
 /// Two objects are equal if their members are; their order does not count.
 impl PartialEq for Map {
     fn eq(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
-            (Some(ours), Some(theirs)) => ours == theirs,
-            _ => self.is_empty() && other.is_empty(),
-        }
+        self.len() == other.len() && self.iter().all(|(name, value)| other.get(name) == Some(value))
     }
 }
 
 impl fmt::Debug for Map {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&**self, f)
+        f.debug_map().entries(self).finish()
     }
 }
 
@@ -184,6 +315,7 @@ impl<'de> Deserialize<'de> for Map {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn an_empty_object_takes_a_word_and_equals_any_other() {
@@ -197,5 +329,46 @@ mod tests {
         none.extend([]);
         none.retain(|_, _| true);
         assert!(none.0.is_none() && none.get_mut("a").is_none(), "nothing is allocated for what is not there");
+    }
+
+    proptest! {
+        /// An object of any size is as a list that is searched one by one.
+        #[test]
+        fn an_object_of_any_size_finds_its_members(changes in prop::collection::vec((0..60_u8, 0..4_u8), 0..300)) {
+            let (mut map, mut list): (Map, Vec<(String, Value)>) = (Map::new(), Vec::new());
+            for (number, (name, change)) in changes.into_iter().enumerate() {
+                let (name, value) = (format!("m{name}"), Value::from(number as i64));
+                let at = list.iter().position(|(known, _)| *known == name);
+                prop_assert_eq!(map.get(&name), at.map(|at| &list[at].1));
+                match (change, at) {
+                    (0, at) => prop_assert_eq!(map.shift_remove(&name), at.map(|at| list.remove(at).1)),
+                    (1, at) if number % 50 == 0 => {
+                        map.retain(|known, _| *known != name);
+                        at.map(|at| list.remove(at));
+                    }
+                    (_, Some(at)) => {
+                        prop_assert_eq!(map.insert(name, value.clone()), Some(std::mem::replace(&mut list[at].1, value)));
+                    }
+                    (_, None) => {
+                        prop_assert_eq!(&*map.or_insert_with(name.clone(), || value.clone()), &value);
+                        list.push((name, value));
+                    }
+                }
+            }
+            prop_assert_eq!(map.clone().into_iter().collect::<Vec<_>>(), list.clone());
+            prop_assert_eq!(map, list.into_iter().rev().collect::<Map>());
+        }
+    }
+
+    #[test]
+    fn names_with_one_hash_are_found() {
+        let entries: Vec<_> = ["a", "b", "c"].map(|name| (name.to_owned(), Value::Null)).into();
+        let mut index = NameIndex::of(&entries);
+        let hash = index.hashes.hash_one("b");
+        // As if the hash of `b` was that of `a`, which came later.
+        index.positions.insert(hash, 0);
+        index.collides = true;
+        let found = ["a", "b", "c", "d"].map(|name| index.position(&entries, name));
+        assert_eq!(found, [Some(0), Some(1), Some(2), None]);
     }
 }

@@ -188,10 +188,10 @@ fn set_member(value: &mut Value, members: &[String], new: Value) -> Result<(), S
         return Ok(());
     };
     match value {
-        Value::Map(map) => set_member(map.entry(first.clone()).or_insert(Value::Null), rest, new),
+        Value::Map(map) => set_member(map.or_insert_with(first.clone(), || Value::Null), rest, new),
         Value::Null => {
             let mut map = Map::new();
-            set_member(map.entry(first.clone()).or_insert(Value::Null), rest, new)?;
+            set_member(map.or_insert_with(first.clone(), || Value::Null), rest, new)?;
             *value = Value::Map(map);
             Ok(())
         }

@@ -105,7 +105,7 @@ impl Redactor {
     }
 
     fn map(&mut self, map: &mut Map) {
-        map.values_mut().for_each(|value| self.value(value));
+        map.iter_mut().for_each(|(_, value)| self.value(value));
     }
 
     fn value(&mut self, value: &mut Value) {

@@ -136,7 +136,7 @@ impl Message {
 
     /// Adds an item to a list among the extra fields.
     pub(super) fn push_extra(&mut self, name: &str, item: Value) {
-        let items = self.extra.entry(name.to_owned()).or_insert_with(|| Value::List(Vec::new()));
+        let items = self.extra.or_insert_with(name.to_owned(), || Value::List(Vec::new()));
         if let Value::List(items) = items {
             items.push(item);
         }

@@ -93,8 +93,8 @@ impl From<Timestamp> for DateTime {
 impl fmt::Display for DateTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         debug_assert!(RANGE.contains(&self.local), "a year of four digits");
-        let utc = Timestamp::from_micros(self.local).to_string();
-        f.write_str(utc.trim_end_matches('Z').trim_end_matches(".000000"))?;
+        let utc = UtcText::of(Timestamp::from_micros(self.local))?;
+        f.write_str(utc.as_str()?.trim_end_matches('Z').trim_end_matches(".000000"))?;
         match self.offset {
             None => Ok(()),
             Some(0) => f.write_str("Z"),
@@ -103,6 +103,33 @@ impl fmt::Display for DateTime {
                 write!(f, "{sign}{:02}:{:02}", offset.abs() / 60, offset.abs() % 60)
             }
         }
+    }
+}
+
+/// The text of a timestamp with a year of four digits, on the stack.
+struct UtcText {
+    bytes: [u8; 27],
+    length: usize,
+}
+
+impl UtcText {
+    fn of(timestamp: Timestamp) -> Result<Self, fmt::Error> {
+        let mut text = Self { bytes: [0; 27], length: 0 };
+        fmt::Write::write_fmt(&mut text, format_args!("{timestamp}"))?;
+        Ok(text)
+    }
+
+    fn as_str(&self) -> Result<&str, fmt::Error> {
+        std::str::from_utf8(&self.bytes[..self.length]).map_err(|_| fmt::Error)
+    }
+}
+
+impl fmt::Write for UtcText {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = self.bytes.get_mut(self.length..self.length + text.len()).ok_or(fmt::Error)?;
+        room.copy_from_slice(text.as_bytes());
+        self.length += text.len();
+        Ok(())
     }
 }
 
@@ -118,7 +145,11 @@ impl Wire for DateTime {
     }
 
     fn write(&self) -> Value {
-        self.to_string().into()
+        // With its room from the begin: every message has some.
+        let mut text = String::with_capacity(32);
+        let written = fmt::Write::write_fmt(&mut text, format_args!("{self}"));
+        debug_assert!(written.is_ok(), "each value has a text");
+        text.into()
     }
 
     fn absent(defaults: &mut DefaultSource<'_>) -> Option<Self> {

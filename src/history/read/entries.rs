@@ -121,8 +121,9 @@ impl EntryDiff {
                 return Err("an entry has another value");
             }
         }
-        map.sort_unstable_keys();
-        Ok(if map.is_empty() { Value::List(Vec::new()) } else { Value::Map(map) })
+        let mut members: Vec<(String, Value)> = map.into_iter().collect();
+        members.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(if members.is_empty() { Value::List(Vec::new()) } else { Value::Map(members.into_iter().collect()) })
     }
 
     /// Returns the numbers of entries of each kind as a text.

@@ -393,7 +393,7 @@ impl CommitExtras {
     fn metadata_of(&self, thread: &Thread) -> Option<String> {
         let mut metadata = self.metadata.clone();
         if let Some(actor) = thread.actor() {
-            metadata.entry(ACTOR.to_owned()).or_insert_with(|| actor.into());
+            metadata.or_insert_with(ACTOR.to_owned(), || actor.into());
         }
         (!metadata.is_empty()).then(|| Value::Map(metadata).to_json().to_string())
     }

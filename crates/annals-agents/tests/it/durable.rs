@@ -106,9 +106,19 @@ fn a_valid_history_is_neither_copied_for_a_request_nor_converted_for_the_next_ru
 fn progress_is_stored_where_it_does_not_follow_from_the_messages() {
     let thread = Store::memory().thread("t").unwrap();
     let result = agent().run("The weather?").thread(&thread).invoke().unwrap();
-    let head = thread.head().unwrap().unwrap();
-    assert_eq!(head.evolution("agent_run").count(), 2, "at the begin and at the end of a run of three steps");
+    let stored = |thread: &Thread| {
+        thread
+            .head()
+            .unwrap()
+            .unwrap()
+            .evolution("agent_run")
+            .map(Result::unwrap)
+            .filter(|at| at.value.is_some())
+            .count()
+    };
+    assert_eq!(stored(&thread), 0, "the messages say all of it");
     assert_eq!((result.usage().requests, result.usage().tool_calls), (2, 1));
+    assert_eq!((result.new_message_index(), agent().resume(&thread).invoke().unwrap().run_id()), (0, result.run_id()));
 
     let mut resumed = 0;
     for (number, at) in thread.history().unwrap().map(Result::unwrap).enumerate() {
@@ -121,6 +131,32 @@ fn progress_is_stored_where_it_does_not_follow_from_the_messages() {
         }
     }
     assert_eq!(resumed, 3, "before each step");
+
+    // A call that fails counts as a retry of its tool.
+    let wrong = ScriptedResponse::call("weather", json!({}));
+    let model = TestModel::script([wrong, ScriptedResponse::call("weather", json!({"city": "Bern"})), "dry".into()]);
+    let tool = AgentTool::new("weather", |city: City| Ok(city.city));
+    let other = Store::memory().thread("t").unwrap();
+    let retried = Agent::new(model).tool(tool).run("The weather?").thread(&other).invoke().unwrap();
+    assert_eq!(stored(&other), 2, "with the retry, and without it");
+    assert_eq!((retried.usage().requests, retried.usage().tool_calls, retried.new_messages().len()), (3, 1, 6));
+}
+
+#[test]
+fn a_run_goes_on_after_its_messages_were_replaced() {
+    let thread = Store::memory().thread("t").unwrap();
+    let agent = counting("secret");
+    let first = agent.run("a secret").thread(&thread).invoke().unwrap();
+    assert!(agent.run("another secret").thread(&thread).iter().unwrap().next().unwrap().is_ok());
+    let begun = thread.history().unwrap().map(Result::unwrap).find(|at| at.next().any(|node| node == "model"));
+    let fork = begun.unwrap().fork_to("fork").unwrap();
+    let chat = fork.with_state::<Chat>();
+    let prompt = chat.state().unwrap().messages.last().unwrap().clone();
+    chat.update(Chat::update().messages([Message::human("a word").with_id(prompt.id.unwrap())])).unwrap();
+    let resumed = agent.resume(&fork).invoke().unwrap();
+    assert_eq!((resumed.output.as_str(), resumed.all_messages().len(), resumed.new_messages().len()), ("1", 4, 1));
+    assert_ne!(resumed.run_id(), first.run_id());
+    assert_eq!(resumed.conversation_id(), first.conversation_id());
 }
 
 #[test]

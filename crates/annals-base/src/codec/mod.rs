@@ -6,12 +6,13 @@
 mod msgpack;
 mod reader;
 mod tree;
+mod writer;
 
 use serde::Serialize;
 use serde::de::{Deserialize, DeserializeOwned};
 
-use crate::Value;
 use crate::limits::VALUE_BYTES_MAX;
+use crate::{Value, ValueView};
 use reader::ValueReader;
 
 /// The format of the bytes of a stored value.
@@ -58,13 +59,21 @@ impl Encoded {
     /// inside one another, [`CodecError::TooManyParts`] past [`VALUE_NODES_MAX`](crate::limits::VALUE_NODES_MAX) values
     /// (names of members count as values here).
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, CodecError> {
-        let mut encoding = BoundedBytes::default();
+        let mut encoding = BoundedBytes { bytes: Vec::with_capacity(ENCODING_BYTES), length: 0 };
         let encoded = rmp_serde::encode::write_named(&mut encoding, value);
         encoded.map_err(|e| CodecError::Encode { reason: e.to_string() })?;
         if encoding.length > VALUE_BYTES_MAX {
             return Err(CodecError::TooLarge { bytes: encoding.length });
         }
         Self::checked(encoding.bytes)
+    }
+
+    /// Encodes a dynamic value, as [`Encoded::encode`] does.
+    pub(crate) fn encode_view(view: &ValueView<'_>) -> Result<Self, CodecError> {
+        match writer::written(view, ENCODING_BYTES) {
+            Some(bytes) => Ok(Self { codec: Codec::MsgPack, bytes }),
+            None => Self::encode(view),
+        }
     }
 
     fn checked(bytes: Vec<u8>) -> Result<Self, CodecError> {
@@ -98,9 +107,12 @@ impl Encoded {
     }
 }
 
+/// The room with which an encoding begins: that of most values, which then does not grow.
+const ENCODING_BYTES: usize = 64;
+
 /// The bytes of an encoding up to the limit of a value. Those past it are counted and dropped: a value that is refused
 /// takes no memory beside its own.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct BoundedBytes {
     bytes: Vec<u8>,
     /// The number of all bytes.

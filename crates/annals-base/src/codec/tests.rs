@@ -30,6 +30,20 @@ fn values_survive_the_codec_in_order() {
 }
 
 #[test]
+fn a_view_is_written_without_the_serializer_up_to_the_limits() {
+    let (value, long) = (nested(VALUE_DEPTH_MAX, Value::from(1)), "x".repeat(VALUE_BYTES_MAX - 4));
+    let views = [ValueView::Value(&value), ValueView::Str(&long[1..]), ValueView::Null];
+    assert!(views.iter().all(|view| super::writer::written(view, 0).is_some()));
+    let (deeper, longer) = (Value::List(vec![value.clone()]), ValueView::Str(&long));
+    for (view, error) in [
+        (ValueView::Value(&deeper), CodecError::TooDeep { limit: VALUE_DEPTH_MAX }),
+        (longer, CodecError::TooLarge { bytes: VALUE_BYTES_MAX + 1 }),
+    ] {
+        assert_eq!((super::writer::written(&view, 0), view.encode()), (None, Err(error)));
+    }
+}
+
+#[test]
 fn hostile_bytes_are_typed_errors() {
     let deep = vec![0x91; 100_000];
     assert!(matches!(decode_bytes::<Value>(Codec::MsgPack, &deep), Err(CodecError::TooDeep { .. })));
@@ -114,6 +128,11 @@ proptest! {
     #[test]
     fn an_encoded_value_is_decoded(value in value(), depth in 0..VALUE_DEPTH_MAX + 20) {
         let value = nested(depth, value);
+        let texts = [None, Some("a text")].into_iter().map(ValueView::from).collect();
+        let fields = vec![("value", (&value).into()), ("number", (-1).into()), ("flag", true.into()), ("texts", texts)];
+        let view = ValueView::Fields(fields);
+        prop_assert_eq!(view.encode(), Encoded::encode(&view));
+        prop_assert_eq!(ValueView::from(&value).encode(), Encoded::encode(&value));
         match Encoded::encode(&value) {
             Ok(encoded) => {
                 prop_assert_eq!(&encoded.decode::<Value>().unwrap(), &value);
@@ -215,7 +234,7 @@ fn bytes_are_read_as_a_list_and_numbers_as_names() {
 #[test]
 fn the_bytes_past_the_limit_of_a_value_are_counted_and_take_no_memory() {
     use std::io::Write as _;
-    let mut bytes = super::BoundedBytes::default();
+    let mut bytes = super::BoundedBytes { bytes: Vec::new(), length: 0 };
     let part = vec![7; VALUE_BYTES_MAX / 2];
     for parts in 1..=2 {
         bytes.write_all(&part).unwrap();

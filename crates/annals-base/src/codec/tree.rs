@@ -7,6 +7,7 @@ use std::slice;
 use serde::de;
 
 use super::reader::Token;
+use crate::map::MapEntries;
 use crate::{CodecError, Value};
 
 /// A position in a dynamic value.
@@ -20,7 +21,7 @@ pub(super) struct ValueTokens<'a> {
 enum Container<'a> {
     Items(slice::Iter<'a, Value>),
     /// The members, and the value of the one whose name was read last.
-    Members(indexmap::map::Iter<'a, String, Value>, Option<&'a Value>),
+    Members(MapEntries<'a>, Option<&'a Value>),
 }
 
 impl<'a> ValueTokens<'a> {
@@ -71,7 +72,7 @@ impl<'a> ValueTokens<'a> {
             }
             Value::Map(map) => {
                 debug_assert!(u32::try_from(map.len()).is_ok(), "MessagePack counts with 32 bits");
-                self.open.push(Container::Members(map.iter(), None));
+                self.open.push(Container::Members(map.into_iter(), None));
                 Token::Map(map.len() as u32)
             }
         }

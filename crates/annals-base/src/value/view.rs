@@ -66,7 +66,7 @@ impl ValueView<'_> {
     /// # Errors
     /// As [`Encoded::encode`].
     pub fn encode(&self) -> Result<Encoded, CodecError> {
-        Encoded::encode(self)
+        Encoded::encode_view(self)
     }
 }
 

@@ -60,7 +60,7 @@ pub(crate) fn factory(kind: &str, mut fields: Map, ids: &mut IdSource) -> Result
         }
     }
     if kind == "reasoning" {
-        block.entry("reasoning".into()).or_insert_with(|| "".into());
+        block.or_insert_with("reasoning".into(), || "".into());
     }
     if kind == "non_standard"
         && let Some(name) = fields.keys().next()

@@ -245,7 +245,7 @@ macro_rules! object {
                 self.id.put(&mut map, "id");
                 self.extras.put(&mut map, "extras");
                 for (name, value) in self.more {
-                    map.entry(name).or_insert(value);
+                    map.or_insert_with(name, || value);
                 }
                 map
             }

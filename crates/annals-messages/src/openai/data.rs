@@ -93,7 +93,7 @@ pub fn convert_to_openai_data_block(block: &Map, api: OpenAiApi) -> Result<Map, 
         (Value::Str(kind), _) if kind == "image" => {
             let mut image = convert_to_openai_image_block(block)?;
             let url = image.get_mut("image_url").and_then(|image| match image {
-                Value::Map(image) => image.swap_remove("url"),
+                Value::Map(image) => image.shift_remove("url"),
                 _ => None,
             });
             Ok(object([("type", "input_image".into()), ("image_url", url.unwrap_or_default())]))

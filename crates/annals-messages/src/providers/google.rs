@@ -85,7 +85,7 @@ fn block(item: &Value) -> Result<Map, MessageError> {
         _ => non_standard(item.clone()),
     };
     if let Some(index) = item.get("index").filter(|index| !index.is_null()) {
-        block.entry("index".into()).or_insert_with(|| index.clone());
+        block.or_insert_with("index".into(), || index.clone());
     }
     Ok(block)
 }

@@ -10,6 +10,7 @@ use crate::file::{Binary, File, UrlKind};
 use crate::tool_content::ToolContent;
 use crate::wire::{COMPACT_PYTHON, Wire};
 use annals_base::{Map, Value};
+use annals_messages::Content;
 use annals_messages::internal::json_write;
 
 /// Returns a value as JSON text, as Python writes it.
@@ -17,10 +18,10 @@ pub(super) fn python_json(value: &Value) -> String {
     json_write(value, COMPACT_PYTHON)
 }
 
-pub(super) fn user_content(content: &UserContent) -> Value {
+pub(super) fn user_content(content: &UserContent) -> Content {
     match content {
-        UserContent::Text(text) => text.write(),
-        UserContent::Items(items) => Value::List(items.iter().map(user_item).collect()),
+        UserContent::Text(text) => text.as_str().into(),
+        UserContent::Items(items) => Content::Blocks(items.iter().map(user_item).collect()),
     }
 }
 
@@ -144,10 +145,10 @@ pub(super) fn non_standard(value: Value) -> Value {
 }
 
 /// Returns the result of a tool as content of a message, and true if the content loses information.
-pub(super) fn tool_content(content: &ToolContent) -> (Value, bool) {
+pub(super) fn tool_content(content: &ToolContent) -> (Content, bool) {
     match content {
-        ToolContent::Scalar(Value::Str(text)) => (text.write(), false),
-        ToolContent::Scalar(Value::Null) => ("".into(), true),
+        ToolContent::Scalar(Value::Str(text)) => (text.as_str().into(), false),
+        ToolContent::Scalar(Value::Null) => (Content::default(), true),
         content if content.files().next().is_some() => {
             let items = match content {
                 ToolContent::List(items) => &items[..],
@@ -158,7 +159,7 @@ pub(super) fn tool_content(content: &ToolContent) -> (Value, bool) {
                 ToolContent::Scalar(Value::Str(text)) => text_block(text).into(),
                 other => text_block(&python_json(&other.to_value())).into(),
             };
-            (Value::List(items.iter().map(block).collect()), true)
+            (Content::Blocks(items.iter().map(block).collect()), true)
         }
         other => (python_json(&other.to_value()).into(), true),
     }

@@ -76,7 +76,7 @@ fn member<'a>(map: &'a Map, name: &str) -> &'a Value {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn to_langchain(messages: &[ModelMessage], instructions_as_system: bool) -> Result<Vec<Message>, MessageError> {
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(messages.len());
     if instructions_as_system {
         let in_force = messages.iter().rev().find_map(|message| match message {
             ModelMessage::Request(request) => request.instructions.as_ref().filter(|text| !text.is_empty()),
@@ -84,35 +84,33 @@ pub fn to_langchain(messages: &[ModelMessage], instructions_as_system: bool) -> 
         });
         if let Some(text) = in_force {
             let envelope = object([("v", 1.into()), ("role", "instructions".into())]);
-            out.push(with_envelope(object([("type", "system".into()), ("content", text.write())]), envelope));
+            out.push(with_envelope(Message::system(text.as_str()), envelope));
         }
     }
-    messages.iter().for_each(|message| out.extend(dictionaries(message)));
-    out.into_iter().map(|map| Message::try_from(Value::Map(map))).collect()
-}
-
-/// Returns the dictionaries of the messages that stand for one, without fields that are as they are by default.
-fn dictionaries(message: &ModelMessage) -> Vec<Map> {
-    let made = regenerated(message);
-    match record::of(message) {
-        Some(records) if records.len() == made.len() => {
-            made.into_iter().zip(records).map(|(map, record)| record::restore(map, record)).collect()
+    for message in messages {
+        match (regenerated(message), record::of(message)) {
+            (made, Some(records)) if records.len() == made.len() => {
+                for (made, record) in made.iter().zip(records) {
+                    out.push(record::restore(record::sparse(made), record)?);
+                }
+            }
+            (made, _) => out.extend(made),
         }
-        _ => made,
     }
+    Ok(out)
 }
 
-/// As [`dictionaries`], ignoring the record of a message of LangChain.
-fn regenerated(message: &ModelMessage) -> Vec<Map> {
+/// Returns the messages that stand for one, ignoring the record of a message of LangChain.
+fn regenerated(message: &ModelMessage) -> Vec<Message> {
     match message {
-        ModelMessage::Request(request) => request_out::dictionaries(request),
-        ModelMessage::Response(response) => vec![response_out::dictionary(response)],
+        ModelMessage::Request(request) => request_out::messages(request),
+        ModelMessage::Response(response) => vec![response_out::message(response)],
     }
 }
 
-fn with_envelope(mut map: Map, envelope: Map) -> Map {
-    map.insert("additional_kwargs".into(), object([(KEY, envelope.into())]).into());
-    map
+fn with_envelope(mut message: Message, envelope: Map) -> Message {
+    message.additional_kwargs = object([(KEY, envelope.into())]);
+    message
 }
 
 /// Turns messages of LangChain into a history. Messages that came from PydanticAI return to their first shape; of
@@ -146,7 +144,7 @@ pub fn from_langchain_marked<'a>(
     debug_assert_eq!(originals.len(), history.len(), "each message has its originals, if any");
     for (message, originals) in history.iter_mut().zip(originals) {
         if let Some(originals) = originals {
-            let made = regenerated(message);
+            let made: Vec<Map> = regenerated(message).iter().map(record::sparse).collect();
             record::write(message, &originals, &made);
         }
     }

@@ -7,8 +7,8 @@ use crate::hash::sha256_hex;
 use crate::history::ModelMessage;
 use crate::wire::{DIGEST, Wire};
 use annals_base::{Map, Value};
-use annals_messages::Message;
 use annals_messages::internal::json_write;
+use annals_messages::{Message, MessageError};
 
 /// Returns whether a field of a message is as it is by default.
 fn is_default(name: &str, value: &Value) -> bool {
@@ -44,8 +44,9 @@ pub(super) fn of(message: &ModelMessage) -> Option<&[Value]> {
     (record.get("digest")?.as_str()? == digest(message)).then_some(records)
 }
 
-/// Restores a message: without the envelope, with the members that the record sets and without those that it drops.
-pub(super) fn restore(mut map: Map, record: &Value) -> Map {
+/// Restores a message from its dictionary: without the envelope, with the members that the record sets and without
+/// those that it drops.
+pub(super) fn restore(mut map: Map, record: &Value) -> Result<Message, MessageError> {
     map.shift_remove("additional_kwargs");
     for name in record.get("drop").and_then(Value::as_list).unwrap_or_default() {
         name.as_str().and_then(|name| map.shift_remove(name));
@@ -53,7 +54,7 @@ pub(super) fn restore(mut map: Map, record: &Value) -> Map {
     if let Some(set) = record.get("set").and_then(Value::as_map) {
         map.extend(set.clone());
     }
-    map
+    Message::try_from(Value::Map(map))
 }
 
 /// Records the differences between the originals and the messages made from the history.

@@ -11,47 +11,50 @@ use crate::part::{ResponsePart, TextPart, ThinkingPart};
 use crate::tool::{NativeToolCallPart, NativeToolReturnPart, ToolArgs, ToolCallPart, ToolOutcome, args_object};
 use crate::wire::Wire;
 use annals_base::{Map, Value};
+use annals_messages::{Ai, Content, InvalidToolCall, Message, ToolCall};
 
 /// The parts of a response by their place in a message: blocks, calls, and calls whose arguments are not an object.
+/// Each call has an envelope.
 #[derive(Default)]
 struct ResponseBlocks {
     blocks: Vec<Value>,
-    calls: Vec<(Value, Map)>,
-    invalid: Vec<(Value, Map)>,
+    calls: (Vec<ToolCall>, Vec<Map>),
+    invalid: (Vec<InvalidToolCall>, Vec<Map>),
     /// A letter for each part: `b`, `c`, `i`.
     order: String,
 }
 
-/// Returns the dictionary of the message that stands for a response.
-pub(super) fn dictionary(response: &ModelResponse) -> Map {
+/// Returns the message that stands for a response.
+pub(super) fn message(response: &ModelResponse) -> Message {
     let mut made = ResponseBlocks::default();
     response.parts.iter().for_each(|part| made.push(part));
-    let mut map = object([("type", "ai".into()), ("content", content(made.blocks))]);
-    let mut envelope = object([("v", 1.into()), ("timestamp", response.timestamp.write())]);
+    let mut envelope = Map::with_capacity(6);
+    envelope.insert("v".into(), 1.into());
+    envelope.insert("timestamp".into(), response.timestamp.write());
     let place = |letter: char| "bci".find(letter);
     if !made.order.chars().is_sorted_by_key(place) {
         envelope.insert("order".into(), made.order.into());
     }
-    for (name, calls) in [("tool_calls", made.calls), ("invalid_tool_calls", made.invalid)] {
-        let (calls, envelopes): (Vec<Value>, Vec<Map>) = calls.into_iter().unzip();
+    for (name, envelopes) in [("tool_calls", made.calls.1), ("invalid_tool_calls", made.invalid.1)] {
         if envelopes.iter().any(|envelope| !envelope.is_empty()) {
             envelope.insert(name.into(), envelopes.into());
         }
-        if !calls.is_empty() {
-            map.insert(name.into(), calls.into());
-        }
     }
     let (usage, rest) = usage_out(&response.usage);
-    map.extend(usage.map(|usage| ("usage_metadata".to_owned(), usage.into())));
-    put_unless(&mut envelope, "usage", rest.into(), &Map::new().into());
-    put_unless(&mut map, "response_metadata", metadata(response).into(), &Map::new().into());
+    if !rest.is_empty() {
+        envelope.insert("usage".into(), rest.into());
+    }
     head(response, &mut envelope);
-    with_envelope(map, envelope)
+    let mut ai = Ai::default();
+    (ai.tool_calls, ai.invalid_tool_calls, ai.usage) = (made.calls.0, made.invalid.0, usage.map(Box::new));
+    let mut message = with_envelope(Message::new(ai, content(made.blocks)), envelope);
+    message.response_metadata = metadata(response);
+    message
 }
 
-fn content(mut blocks: Vec<Value>) -> Value {
+fn content(mut blocks: Vec<Value>) -> Content {
     if blocks.is_empty() {
-        return "".into();
+        return Content::default();
     }
     // One bare text is a text.
     if let [Value::Map(block)] = &mut blocks[..]
@@ -89,7 +92,9 @@ fn head(response: &ModelResponse, envelope: &mut Map) {
     put_some(envelope, "workspace_ref", response.workspace_ref.as_ref());
     put_some(envelope, "history_digest", response.history_digest.as_ref());
     put_some(envelope, "failed_attempts", response.failed_attempts.as_ref());
-    put_unless(envelope, "state", response.state.write(), &ResponseState::Complete.write());
+    if response.state != ResponseState::Complete {
+        envelope.insert("state".into(), response.state.write());
+    }
 }
 
 impl ResponseBlocks {
@@ -117,23 +122,26 @@ impl ResponseBlocks {
         put_some(&mut envelope, "tool_kind", call.tool_kind.as_ref());
         put_some(&mut envelope, "id", call.id.as_ref());
         provider(&mut envelope, call.provider_name.as_ref(), call.provider_details.as_ref());
-        let named =
-            |args: Value| object([("name", call.tool_name.write()), ("args", args), ("id", call.tool_call_id.write())]);
         match args_object(&call.tool_name, call.args.as_ref()) {
             Ok(args) => {
                 if !matches!(call.args, Some(ToolArgs::Object(_))) {
                     envelope.insert("args".into(), call.args.write());
                 }
-                let mut entry = named(args.into());
-                entry.insert("type".into(), "tool_call".into());
-                self.calls.push((entry.into(), envelope));
+                let mut made = ToolCall::default();
+                (made.name, made.args) = (call.tool_name.clone(), args);
+                self.calls.0.push(made.with_id(call.tool_call_id.as_str()));
+                self.calls.1.push(envelope);
                 self.order.push('c');
             }
             Err(_) => {
-                let mut entry = named(call.args.write());
-                entry.insert("error".into(), "args are not a JSON object".into());
-                entry.insert("type".into(), "invalid_tool_call".into());
-                self.invalid.push((entry.into(), envelope));
+                let mut made = InvalidToolCall::new("args are not a JSON object");
+                (made.name, made.id) = (Some(call.tool_name.clone()), Some(call.tool_call_id.clone()));
+                made.args = match &call.args {
+                    Some(ToolArgs::Text(text)) => Some(text.clone()),
+                    _ => None,
+                };
+                self.invalid.0.push(made);
+                self.invalid.1.push(envelope);
                 self.order.push('i');
             }
         }

@@ -2,9 +2,9 @@
 //!
 //! *Absent:* sums.
 
-use super::object;
 use crate::usage::RequestUsage;
 use annals_base::{Map, Value};
+use annals_messages::Usage;
 
 /// Counts of PydanticAI, and the detail of LangChain that is the same.
 const DETAILS: [(&str, &str, &str); 5] = [
@@ -26,7 +26,7 @@ fn is_zero(value: &Value) -> bool {
 }
 
 /// Returns the `usage_metadata`, if it counts anything, and the remaining fields of the usage.
-pub(super) fn usage_out(usage: &RequestUsage) -> (Option<Map>, Map) {
+pub(super) fn usage_out(usage: &RequestUsage) -> (Option<Usage>, Map) {
     let mut rest = usage.counts.non_zero();
     if rest.is_empty() {
         return (None, rest);
@@ -34,7 +34,7 @@ pub(super) fn usage_out(usage: &RequestUsage) -> (Option<Map>, Map) {
     let mut details: Map = Map::new();
     for (name, group, detail) in DETAILS {
         if let Some(count) = rest.shift_remove(name) {
-            let group = details.entry(group.to_owned()).or_insert_with(|| Value::Map(Map::new()));
+            let group = details.or_insert_with(group.to_owned(), || Value::Map(Map::new()));
             if let Value::Map(group) = group {
                 group.insert(detail.to_owned(), count);
             }
@@ -44,15 +44,15 @@ pub(super) fn usage_out(usage: &RequestUsage) -> (Option<Map>, Map) {
     if input.is_none() && output.is_none() && details.is_empty() {
         return (None, rest);
     }
-    let total = usage.counts.total_tokens();
-    let mut metadata = object([
-        ("input_tokens", input.unwrap_or(Value::Int(0))),
-        ("output_tokens", output.unwrap_or(Value::Int(0))),
-        ("total_tokens", total.into()),
-    ]);
-    for group in ["input_token_details", "output_token_details"] {
-        metadata.extend(details.shift_remove(group).map(|value| (group.to_owned(), value)));
-    }
+    let count = |count: Option<Value>| count.as_ref().and_then(Value::as_int).unwrap_or(0);
+    let mut metadata = Usage::new(count(input), count(output));
+    metadata.total_tokens = usage.counts.total_tokens();
+    let mut group = |name| match details.shift_remove(name) {
+        Some(Value::Map(group)) => Some(group),
+        _ => None,
+    };
+    metadata.input_token_details = group("input_token_details");
+    metadata.output_token_details = group("output_token_details");
     (Some(metadata), rest)
 }
 

@@ -66,7 +66,7 @@ fn chat_completion(message: &Message, text: &str) -> Vec<Map> {
 
 fn text(block: &Map) -> Map {
     let mut text = block.clone();
-    text.entry("text".into()).or_insert_with(|| "".into());
+    text.or_insert_with("text".into(), || "".into());
     if let Some(Value::List(annotations)) = text.get_mut("annotations") {
         for annotation in annotations {
             if let Value::Map(from) = annotation {

@@ -38,7 +38,7 @@ pub(super) fn upgraded(message: &Message, content: &[Value]) -> Option<Vec<Map>>
     let mut blocks = Vec::new();
     if let Some(reasoning) = truthy_in(beside, "reasoning").and_then(Value::as_map) {
         let mut reasoning = reasoning.clone();
-        reasoning.entry("type".into()).or_insert_with(|| "reasoning".into());
+        reasoning.or_insert_with("type".into(), || "reasoning".into());
         blocks.push((0, reasoning));
     }
     if let Some(refusal) = truthy_in(beside, "refusal") {
