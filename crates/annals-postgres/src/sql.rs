@@ -140,17 +140,24 @@ macro_rules! consumed_items {
             children!(),
             " SELECT h.n, i.branch, i.ordinal, i.channel, i.position, ",
             item_columns!(),
-            " FROM child h JOIN checkpoint c ON c.thread = h.thread AND c.branch = h.branch AND c.ordinal = h.ordinal \
-             JOIN item i ON i.thread = c.thread AND i.branch = c.branch AND i.channel = ANY (c.channels) \
-             AND i.position = ANY (c.consumed_items) AND i.ordinal = c.ordinal \
-             WHERE c.consumed IS NOT NULL"
+            items_of_child!()
         )
     };
 }
 
+/// The items that a `child` put and that stand for parts of what it consumed.
+macro_rules! items_of_child {
+    () => {
+        " FROM child h JOIN checkpoint c ON c.thread = h.thread AND c.branch = h.branch AND c.ordinal = h.ordinal \
+             JOIN item i ON i.thread = c.thread AND i.branch = c.branch AND i.channel = ANY (c.channels) \
+             AND i.position = ANY (c.consumed_items) AND i.ordinal = c.ordinal \
+             WHERE c.consumed IS NOT NULL"
+    };
+}
+
 pub(crate) use {
-    change_columns, children, consumed, consumed_items, item_columns, lease_columns, lineage, record_columns,
-    task_writes, wanted,
+    change_columns, children, consumed, consumed_items, item_columns, items_of_child, lease_columns, lineage,
+    record_columns, task_writes, wanted,
 };
 
 /// The statement that locks the rows of threads: no other transaction changes them before this one ends.

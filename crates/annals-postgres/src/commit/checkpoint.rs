@@ -68,7 +68,7 @@ impl ParentState {
             Data::OfWrite(of) => of,
         };
         let reason = || format!("write {} of task {} has no part {} at the parent", of.index, of.task, of.part);
-        let found = self.write(of).and_then(|write| write.value.payload(of.part as usize));
+        let found = self.write(of).and_then(|write| write.value.payloads().get(of.part as usize));
         found.map_or_else(|| invalid("data.of_write", reason()), Ok)
     }
 }
@@ -404,7 +404,7 @@ fn consumed(new: &NewCheckpoint, parent: &ParentState, taken: &Taken) -> (Option
     let mut positions = Vec::new();
     let is_stored = |(task, index, part): PartKey, payload: &Payload| {
         let of = parent.write(&WriteRef::new(task, index).with_part(part));
-        of.and_then(|write| write.value.payload(part as usize)) == Some(payload)
+        of.and_then(|write| write.value.payloads().get(part as usize)) == Some(payload)
     };
     let mut write = |to: &mut Packer, key: PartKey, payload: &Payload| match taken.get(&key) {
         Some((channel, position)) if is_stored(key, payload) => {

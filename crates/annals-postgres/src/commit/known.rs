@@ -100,7 +100,7 @@ impl KnownThread {
 
 /// Returns the bytes of the stored writes of a checkpoint.
 fn bytes_of(point: &KnownPoint) -> usize {
-    let bytes = |value: &WriteValue| (0..).map_while(|part| value.payload(part)).map(|of| of.len()).sum::<usize>();
+    let bytes = |value: &WriteValue| value.payloads().iter().map(|of| of.len()).sum::<usize>();
     point.writes.iter().map(|write| bytes(&write.value)).sum()
 }
 

@@ -1,6 +1,6 @@
 //! The statements of reads.
 
-use crate::sql::{change_columns, children, lease_columns, lineage, record_columns, wanted};
+use crate::sql::{change_columns, children, items_of_child, lease_columns, lineage, record_columns, wanted};
 
 /// The heads of namespaces, with the leases of their threads.
 pub(crate) const HEADS: &str = concat!(
@@ -52,6 +52,24 @@ pub(crate) const ORDINALS_AT: &str = concat!(
     " FROM lineage l JOIN checkpoint c ON c.thread = l.thread AND c.branch = l.branch AND c.ordinal <= l.top \
      JOIN thread t ON t.number = c.thread JOIN namespace n ON n.thread = c.thread AND n.number = c.namespace \
      WHERE c.ordinal = ANY ($4::bigint[])"
+);
+
+/// The bytes of the rows that the writes of the checkpoints that are asked for are read from.
+pub(crate) const WRITE_SIZES_AT: &str = concat!(
+    wanted!(),
+    children!(),
+    " SELECT s.n, sum(s.bytes)::bigint FROM (\
+     SELECT w.n, octet_length(x.value) AS bytes FROM wanted w \
+     JOIN task_write x ON x.thread = w.thread AND x.branch = w.branch AND x.ordinal = w.ordinal \
+     UNION ALL \
+     SELECT h.n, octet_length(c.consumed) + (SELECT coalesce(sum(octet_length(x.content)), 0) \
+     FROM unnest(c.contents) AS x (content)) FROM child h \
+     JOIN checkpoint c ON c.thread = h.thread AND c.branch = h.branch AND c.ordinal = h.ordinal \
+     WHERE c.consumed IS NOT NULL \
+     UNION ALL \
+     SELECT h.n, coalesce(octet_length(i.data), 0) + coalesce(octet_length(i.body), 0)",
+    items_of_child!(),
+    ") s GROUP BY s.n"
 );
 
 /// The newest checkpoint of a namespace that a run made.
