@@ -75,15 +75,29 @@ macro_rules! lease_columns {
     };
 }
 
+/// The newest checkpoint of `namespace n` up to an id.
+macro_rules! newest_to {
+    ($id:literal) => {
+        concat!(
+            "(SELECT * FROM checkpoint x WHERE x.thread = n.thread AND x.namespace = n.number AND x.id <= ",
+            $id,
+            " ORDER BY x.id DESC LIMIT 1)"
+        )
+    };
+}
+
 /// The checkpoints that are asked for, each with its number in the arrays.
 macro_rules! wanted {
     () => {
-        "WITH RECURSIVE wanted AS (\
-         SELECT w.n, c.thread, c.namespace, c.branch, c.ordinal \
-         FROM unnest($1::text[], $2::text[], $3::bytea[]) WITH ORDINALITY AS w (id, path, checkpoint, n) \
-         JOIN thread t ON t.id = w.id \
-         JOIN namespace n ON n.thread = t.number AND n.path = w.path \
-         JOIN checkpoint c ON c.thread = t.number AND c.namespace = n.number AND c.id = coalesce(w.checkpoint, n.head))"
+        concat!(
+            "WITH RECURSIVE wanted AS (\
+             SELECT w.n, c.thread, c.namespace, c.branch, c.ordinal \
+             FROM unnest($1::text[], $2::text[], $3::bytea[]) WITH ORDINALITY AS w (id, path, checkpoint, n) \
+             JOIN thread t ON t.id = w.id \
+             JOIN namespace n ON n.thread = t.number AND n.path = w.path CROSS JOIN LATERAL ",
+            newest_to!("coalesce(w.checkpoint, n.head)"),
+            " c WHERE w.checkpoint IS NULL OR c.id = w.checkpoint)"
+        )
     };
 }
 
@@ -157,7 +171,7 @@ macro_rules! items_of_child {
 
 pub(crate) use {
     change_columns, children, consumed, consumed_items, item_columns, items_of_child, lease_columns, lineage,
-    record_columns, task_writes, wanted,
+    newest_to, record_columns, task_writes, wanted,
 };
 
 /// The statement that locks the rows of threads: no other transaction changes them before this one ends.

@@ -140,8 +140,7 @@ impl BatchPlan<'_> {
         let known = &mut work.known;
         let space = space.unwrap_or_else(|| {
             known.namespaces += 1;
-            let nowhere = PgPlace { thread: known.number, branch: 0, ordinal: 0 };
-            KnownNamespace { number: known.namespaces, newest: new.id, newest_place: nowhere, head: None }
+            KnownNamespace { number: known.namespaces, newest: new.id, head: None, stored: None }
         });
         let place = place_of(known, &space, new, &parent, seq);
         (known.seq, known.activity) = match namespace.is_root() {
@@ -149,10 +148,7 @@ impl BatchPlan<'_> {
             false => (seq, known.activity),
         };
         let head = Some((new.id, place));
-        known.spaces.insert(
-            namespace.clone(),
-            Some(KnownNamespace { number: space.number, newest: new.id, newest_place: place, head }),
-        );
+        known.spaces.insert(namespace.clone(), Some(KnownNamespace { newest: new.id, head, ..space }));
         work.spaces.insert(namespace.clone(), ());
         self.pass_timers(place.thread, space.number, new, &parent);
         let point = self.insert(part, new, (&parent, place, space.number, seq))?;
