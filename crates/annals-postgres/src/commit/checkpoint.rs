@@ -40,6 +40,8 @@ struct Contents {
 /// The parent of a checkpoint, and the writes of its tasks.
 struct ParentState {
     point: Option<Arc<KnownPoint>>,
+    /// True if some were stored before the batch of the checkpoint.
+    had_writes: bool,
 }
 
 impl ParentState {
@@ -86,15 +88,13 @@ impl BatchPlan<'_> {
     fn parent_of(&mut self, part: &Batch, new: &NewCheckpoint) -> Planned<ParentState> {
         let own = |id| CheckpointRef::new(part.thread.clone(), part.namespace.clone(), id);
         let at = match &new.parent {
-            None => return Ok(ParentState { point: None }),
+            None => return Ok(ParentState { point: None, had_writes: false }),
             Some(Parent::Local(id)) => Some(own(*id)).filter(|_| *id < new.id),
             Some(Parent::Fork(at)) => Some(at.clone()).filter(|at| *at != own(at.checkpoint)),
         };
         let missing = || invalid("checkpoint.parent", format!("the parent of {} is not stored below it", new.id));
         let Some(at) = at else { return missing() };
-        if self.point(&at)?.is_none() {
-            return missing();
-        }
+        let Some(stored) = self.point(&at)? else { return missing() };
         for writes in &new.consumed {
             if Some(writes.checkpoint) != local(new) {
                 let reason = format!("{} is not the parent of {} in this namespace", writes.checkpoint, new.id);
@@ -103,10 +103,10 @@ impl BatchPlan<'_> {
             self.verify_deltas(part, writes)?;
         }
         let point = match new.consumed.is_empty() {
-            true => self.point(&at)?,
-            false => Some(self.merge_writes(&at, new.consumed.iter().flat_map(records_of))?),
+            true => Arc::clone(&stored),
+            false => self.merge_writes(&at, new.consumed.iter().flat_map(records_of))?,
         };
-        Ok(ParentState { point })
+        Ok(ParentState { point: Some(point), had_writes: !stored.writes.is_empty() })
     }
 
     /// Returns the checksum that a checkpoint has or would have.
@@ -131,8 +131,8 @@ impl BatchPlan<'_> {
             let at = &point.of.record.point;
             return Err(annals::store::backend::is_pruned(&at.thread, &at.checkpoint).into());
         }
-        let (number, clock) = (self.new_number(), self.change(thread)?.known.clone());
-        let seq = self.next_seq(&clock);
+        let (number, before) = (self.new_number(), self.change(thread)?.known.seq);
+        let seq = self.next_seq(before);
         let work = self.change(thread)?;
         if work.known.number == 0 {
             work.make(number, new.created_at.as_micros());
@@ -157,10 +157,9 @@ impl BatchPlan<'_> {
         Ok(())
     }
 
-    /// Removes the timers of the parent: the checkpoint passes them.
+    /// Removes the timers of the parent: the checkpoint passes them. A timer comes with writes that are stored before.
     fn pass_timers(&mut self, thread: i64, namespace: i64, new: &NewCheckpoint, parent: &ParentState) {
-        let has_writes = parent.point.as_ref().is_some_and(|point| !point.writes.is_empty());
-        if let Some(id) = local(new).filter(|_| has_writes) {
+        if let Some(id) = local(new).filter(|_| parent.had_writes) {
             self.rows.timers.retain(|timer| {
                 (timer.thread, timer.namespace) != (thread, namespace) || timer.at.is_none_or(|(at, _)| at != id)
             });

@@ -400,9 +400,9 @@ impl<'l> BatchPlan<'l> {
         (self.clock << 12) | (self.random & 0xfff).cast_signed()
     }
 
-    /// Returns the position of the next checkpoint of a thread.
-    pub(crate) fn next_seq(&self, known: &KnownThread) -> i64 {
-        self.clock.max(known.seq + 1)
+    /// Returns the position of the next checkpoint of a thread, after the one before.
+    pub(crate) fn next_seq(&self, before: i64) -> i64 {
+        self.clock.max(before + 1)
     }
 
     /// Makes the rows of the threads and namespaces that the plan changes.
