@@ -29,8 +29,8 @@ pub(crate) const SEARCH_PATH: &str = "search_path";
 /// The joins are written in the order in which they are best done; looking for another one takes most of the time.
 pub(crate) const PLAN_AS_WRITTEN: &[PgSetting] =
     &[("join_collapse_limit", "1"), ("from_collapse_limit", "1"), ("jit", "off")];
-/// The statements of commits and of most reads are planned once on a connection: they join arrays of few rows with
-/// tables by their keys, whatever the parameters are and however large the tables become.
+/// The statements of commits and of most reads are not planned for their parameters: they join arrays of few rows with
+/// tables by their keys, whatever the parameters are.
 pub(crate) const PLAN_ONCE: &[PgSetting] = &[
     PLAN_AS_WRITTEN[0],
     PLAN_AS_WRITTEN[1],
@@ -42,6 +42,8 @@ pub(crate) const PLAN_ONCE: &[PgSetting] = &[
 ];
 pub(crate) const COMMIT: &str = "COMMIT";
 pub(crate) const ROLLBACK: &str = "ROLLBACK";
+/// Lets the server plan the prepared statements of the connection anew.
+pub(crate) const DROP_PLANS: &str = "DISCARD PLANS";
 /// The bytes of the tables in the first schema of the search path, with their indexes and long values.
 pub(crate) const TABLE_BYTES: &str = "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c \
      WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'";
