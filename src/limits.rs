@@ -53,6 +53,8 @@ pub(crate) const IMPORT_BYTES_MAX: usize = 8 << 20;
 pub(crate) const METADATA_BYTES_MAX: usize = 1 << 20;
 /// Checkpoints whose writes a copy reads at once.
 pub(crate) const COPY_PAGE_WRITES: usize = 64;
+/// Bytes of values after which a copy reads no further writes at once, however few they are.
+pub(crate) const COPY_PAGE_BYTES: usize = 8 << 20;
 /// Bytes of values after which a copy to another store commits, however few checkpoints they are.
 pub(crate) const COPY_PART_BYTES: usize = 8 << 20;
 /// Checkpoints whose writes a repeated copy compares at once.

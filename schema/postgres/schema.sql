@@ -54,16 +54,11 @@ CREATE TABLE namespace (
     thread bigint NOT NULL,
     number bigint NOT NULL,
     path text COLLATE "C" NOT NULL,
-    -- The newest checkpoint.
-    newest bytea NOT NULL,
-    newest_branch bigint NOT NULL,
-    newest_ordinal bigint NOT NULL,
-    -- The head; no columns for a namespace without one.
+    -- The head is the newest checkpoint up to this id; NULL for a namespace without a head. The greatest id stands for the
+    -- newest checkpoint of all, so that a commit, whose checkpoint is the head and the newest, leaves the row as it is.
     head bytea,
-    head_branch bigint,
-    head_ordinal bigint,
     PRIMARY KEY (thread, number)
-) WITH (fillfactor = 70);
+);
 
 CREATE UNIQUE INDEX namespace_path ON namespace (thread, path);
 
@@ -282,8 +277,10 @@ CREATE INDEX cache_expires_at ON cache_entry (expires_at) WHERE expires_at IS NO
 CREATE VIEW v_heads (thread, namespace, seq, newest) AS
 SELECT t.id, n.path, h.seq, w.seq
 FROM thread t JOIN namespace n ON n.thread = t.number
-    JOIN checkpoint w ON w.thread = n.thread AND w.branch = n.newest_branch AND w.ordinal = n.newest_ordinal
-    LEFT JOIN checkpoint h ON h.thread = n.thread AND h.branch = n.head_branch AND h.ordinal = n.head_ordinal;
+    CROSS JOIN LATERAL (SELECT c.seq FROM checkpoint c WHERE c.thread = n.thread AND c.namespace = n.number
+        ORDER BY c.id DESC LIMIT 1) w
+    LEFT JOIN LATERAL (SELECT c.seq FROM checkpoint c WHERE c.thread = n.thread AND c.namespace = n.number
+        AND c.id <= n.head ORDER BY c.id DESC LIMIT 1) h ON true;
 
 -- The newest change of each fact. Its content is the value before and the value after: byte 0 for none, or byte 2, the
 -- length in groups of seven bits, the lowest first, and the text.
@@ -330,9 +327,11 @@ SELECT c.seq, t.id, n.path, encode(c.id, 'hex')::uuid, encode(c.parent, 'hex')::
     CASE c.source WHEN 0 THEN 'input' WHEN 1 THEN 'loop' WHEN 2 THEN 'update' WHEN 3 THEN 'fork' END,
     to_char(timestamp 'epoch' + c.created_at * interval '1 microsecond', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
     encode(c.run, 'hex')::uuid, c.app_version, c.metadata, c.checksum,
-    (n.head_branch IS NOT DISTINCT FROM c.branch AND n.head_ordinal IS NOT DISTINCT FROM c.ordinal)::integer
+    (h.id IS NOT DISTINCT FROM c.id)::integer
 FROM checkpoint c JOIN thread t ON t.number = c.thread
-    JOIN namespace n ON n.thread = c.thread AND n.number = c.namespace;
+    JOIN namespace n ON n.thread = c.thread AND n.number = c.namespace
+    LEFT JOIN LATERAL (SELECT x.id FROM checkpoint x WHERE x.thread = n.thread AND x.namespace = n.number
+        AND x.id <= n.head ORDER BY x.id DESC LIMIT 1) h ON true;
 
 CREATE VIEW v_messages (thread, namespace, branch, channel, slot, ordinal, seq, created_at, id, kind, name, text, tool_calls,
     input_tokens, output_tokens) AS

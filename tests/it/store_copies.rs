@@ -1,6 +1,7 @@
 //! Copies of threads to another store, between both backends.
 
 mod filled;
+mod held;
 
 use std::ops::ControlFlow;
 

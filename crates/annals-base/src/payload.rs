@@ -19,14 +19,13 @@ pub enum WriteValue {
 }
 
 impl WriteValue {
-    /// Returns the value with this number among those that the write brings: of a list its items, of a delta those that
-    /// are new.
-    pub fn payload(&self, part: usize) -> Option<&Payload> {
+    /// Returns the values that the write brings, by their parts: of a list its items, of a delta those that are new.
+    pub fn payloads(&self) -> &[Payload] {
         match self {
-            Self::Null => None,
-            Self::One(payload) => Some(payload).filter(|_| part == 0),
-            Self::Items(items) => items.get(part),
-            Self::Delta(delta) => delta.items.get(part),
+            Self::Null => &[],
+            Self::One(payload) => std::slice::from_ref(payload),
+            Self::Items(items) => items,
+            Self::Delta(delta) => &delta.items,
         }
     }
 }

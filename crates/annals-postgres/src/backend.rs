@@ -207,8 +207,8 @@ impl Log for PostgresBackend {
         state::versions(self, (at, channel, down_to), visit)
     }
 
-    fn writes_of(&self, at: &[&CheckpointRef]) -> Result<Vec<Vec<WriteRecord>>, StoreError> {
-        records::writes_of(self, at)
+    fn writes_of(&self, at: &[&CheckpointRef], bytes: usize) -> Result<Vec<Vec<WriteRecord>>, StoreError> {
+        records::writes_of(self, at, bytes)
     }
 
     fn thread_rows(&self, of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> Result<Vec<ThreadRow>, StoreError> {

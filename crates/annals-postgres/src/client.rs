@@ -23,7 +23,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row, Statement};
 
 use crate::error::{PgFault, read_error};
-use crate::limits::{ATTEMPTS_MAX, BACKOFF_FIRST, READ_CONNECTIONS, WRITE_CONNECTIONS};
+use crate::limits::{ATTEMPTS_MAX, BACKOFF_FIRST, PLANS_KEPT_MIN, READ_CONNECTIONS, WRITE_CONNECTIONS};
 use crate::session::{PooledBegin, Sessions};
 use crate::sql::{self, PgSetting};
 
@@ -116,6 +116,8 @@ impl Drop for LaneCall<'_> {
 pub(crate) struct PgConnection {
     pub(crate) client: Client,
     prepared: parking_lot::Mutex<HashMap<&'static str, Statement>>,
+    /// The calls so far.
+    calls: AtomicU64,
     /// How transactions begin if there is a pooler, which also means that statements are sent without names.
     pooled: Option<PooledBegin>,
 }
@@ -128,7 +130,7 @@ impl std::fmt::Debug for PgConnection {
 
 impl PgConnection {
     pub(crate) fn new(client: Client, pooled: Option<PooledBegin>) -> Self {
-        Self { client, prepared: parking_lot::Mutex::default(), pooled }
+        Self { client, prepared: parking_lot::Mutex::default(), calls: AtomicU64::new(0), pooled }
     }
 
     /// Returns the statement that begins a transaction.
@@ -139,6 +141,13 @@ impl PgConnection {
             (Some(pooled), false) => &pooled.plain,
             (Some(pooled), true) => &pooled.snapshot,
         }
+    }
+
+    /// Returns whether the server should drop its plans before the next call, and counts it. The plan of a statement is
+    /// made once, and that of an empty table passes over indexes; so plans are made anew when the calls have doubled.
+    fn drops_plans(&self) -> bool {
+        let calls = self.calls.fetch_add(1, Ordering::Relaxed);
+        self.pooled.is_none() && calls >= PLANS_KEPT_MIN && calls.is_power_of_two()
     }
 
     /// Begins a transaction, whose statements are [`Together::Open`].
@@ -372,15 +381,13 @@ pub(crate) async fn pipeline(of: &PgConnection, queries: &[PgQuery], together: T
         Together::Snapshot => Some(of.begins(true)),
         Together::Transaction => Some(of.begins(false)),
     };
-    let mut steps: Vec<PipelineStep<'_, Vec<Row>>> =
-        begin.map(|begin| command(&of.client, begin)).into_iter().collect();
+    let before: Vec<&str> = of.drops_plans().then_some(sql::DROP_PLANS).into_iter().chain(begin).collect();
+    let mut steps: Vec<PipelineStep<'_, Vec<Row>>> = before.iter().map(|sql| command(&of.client, sql)).collect();
     steps.extend(queries.iter().map(|query| statement(of, query)));
     steps.extend(begin.map(|_| command(&of.client, sql::COMMIT)));
     let mut answers = all(steps).await?;
-    if begin.is_some() {
-        answers.remove(0);
-        answers.pop();
-    }
+    answers.drain(..before.len());
+    answers.truncate(queries.len());
     Ok(answers)
 }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 pub(crate) const READ_CONNECTIONS: usize = 2;
 /// Connections that commits share: the server writes one group while it syncs another one.
 pub(crate) const WRITE_CONNECTIONS: usize = 2;
+/// Calls on a connection after which the server plans its statements anew for the first time: a power of two.
+pub(crate) const PLANS_KEPT_MIN: u64 = 16;
 /// Attempts of a read or a commit that fails for a reason that passes.
 pub(crate) const ATTEMPTS_MAX: u32 = 8;
 /// The pause before the second attempt; each further one is twice as long.

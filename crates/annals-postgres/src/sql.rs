@@ -29,8 +29,8 @@ pub(crate) const SEARCH_PATH: &str = "search_path";
 /// The joins are written in the order in which they are best done; looking for another one takes most of the time.
 pub(crate) const PLAN_AS_WRITTEN: &[PgSetting] =
     &[("join_collapse_limit", "1"), ("from_collapse_limit", "1"), ("jit", "off")];
-/// The statements of commits and of most reads are planned once on a connection: they join arrays of few rows with
-/// tables by their keys, whatever the parameters are and however large the tables become.
+/// The statements of commits and of most reads are not planned for their parameters: they join arrays of few rows with
+/// tables by their keys, whatever the parameters are.
 pub(crate) const PLAN_ONCE: &[PgSetting] = &[
     PLAN_AS_WRITTEN[0],
     PLAN_AS_WRITTEN[1],
@@ -42,6 +42,8 @@ pub(crate) const PLAN_ONCE: &[PgSetting] = &[
 ];
 pub(crate) const COMMIT: &str = "COMMIT";
 pub(crate) const ROLLBACK: &str = "ROLLBACK";
+/// Lets the server plan the prepared statements of the connection anew.
+pub(crate) const DROP_PLANS: &str = "DISCARD PLANS";
 /// The bytes of the tables in the first schema of the search path, with their indexes and long values.
 pub(crate) const TABLE_BYTES: &str = "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c \
      WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'";
@@ -75,15 +77,29 @@ macro_rules! lease_columns {
     };
 }
 
+/// The newest checkpoint of `namespace n` up to an id.
+macro_rules! newest_to {
+    ($id:literal) => {
+        concat!(
+            "(SELECT * FROM checkpoint x WHERE x.thread = n.thread AND x.namespace = n.number AND x.id <= ",
+            $id,
+            " ORDER BY x.id DESC LIMIT 1)"
+        )
+    };
+}
+
 /// The checkpoints that are asked for, each with its number in the arrays.
 macro_rules! wanted {
     () => {
-        "WITH RECURSIVE wanted AS (\
-         SELECT w.n, c.thread, c.namespace, c.branch, c.ordinal \
-         FROM unnest($1::text[], $2::text[], $3::bytea[]) WITH ORDINALITY AS w (id, path, checkpoint, n) \
-         JOIN thread t ON t.id = w.id \
-         JOIN namespace n ON n.thread = t.number AND n.path = w.path \
-         JOIN checkpoint c ON c.thread = t.number AND c.namespace = n.number AND c.id = coalesce(w.checkpoint, n.head))"
+        concat!(
+            "WITH RECURSIVE wanted AS (\
+             SELECT w.n, c.thread, c.namespace, c.branch, c.ordinal \
+             FROM unnest($1::text[], $2::text[], $3::bytea[]) WITH ORDINALITY AS w (id, path, checkpoint, n) \
+             JOIN thread t ON t.id = w.id \
+             JOIN namespace n ON n.thread = t.number AND n.path = w.path CROSS JOIN LATERAL ",
+            newest_to!("coalesce(w.checkpoint, n.head)"),
+            " c WHERE w.checkpoint IS NULL OR c.id = w.checkpoint)"
+        )
     };
 }
 
@@ -140,17 +156,24 @@ macro_rules! consumed_items {
             children!(),
             " SELECT h.n, i.branch, i.ordinal, i.channel, i.position, ",
             item_columns!(),
-            " FROM child h JOIN checkpoint c ON c.thread = h.thread AND c.branch = h.branch AND c.ordinal = h.ordinal \
-             JOIN item i ON i.thread = c.thread AND i.branch = c.branch AND i.channel = ANY (c.channels) \
-             AND i.position = ANY (c.consumed_items) AND i.ordinal = c.ordinal \
-             WHERE c.consumed IS NOT NULL"
+            items_of_child!()
         )
     };
 }
 
+/// The items that a `child` put and that stand for parts of what it consumed.
+macro_rules! items_of_child {
+    () => {
+        " FROM child h JOIN checkpoint c ON c.thread = h.thread AND c.branch = h.branch AND c.ordinal = h.ordinal \
+             JOIN item i ON i.thread = c.thread AND i.branch = c.branch AND i.channel = ANY (c.channels) \
+             AND i.position = ANY (c.consumed_items) AND i.ordinal = c.ordinal \
+             WHERE c.consumed IS NOT NULL"
+    };
+}
+
 pub(crate) use {
-    change_columns, children, consumed, consumed_items, item_columns, lease_columns, lineage, record_columns,
-    task_writes, wanted,
+    change_columns, children, consumed, consumed_items, item_columns, items_of_child, lease_columns, lineage,
+    newest_to, record_columns, task_writes, wanted,
 };
 
 /// The statement that locks the rows of threads: no other transaction changes them before this one ends.

@@ -16,7 +16,7 @@ use super::copy_plan::CopyPlan;
 use crate::base::internal::hash::Checksum;
 use crate::base::limits::BATCH_CHECKPOINTS_MAX;
 use crate::base::{CheckpointId, Namespace, ThreadId, WriteValue, setters};
-use crate::limits::{COPY_PAGE_WRITES, COPY_PART_BYTES, COPY_WRITES_COMPARED};
+use crate::limits::{COPY_PAGE_BYTES, COPY_PART_BYTES, COPY_WRITES_COMPARED};
 use crate::store::batch::{Batch, ChangeValue, Data, ItemOp, NewWrites};
 use crate::store::log::batches::{CopiedPoint, ForkParents, ThreadBatches, copied_point, timers, writes_of};
 use crate::store::log::checksum::LogChecksum;
@@ -299,12 +299,9 @@ fn walk(
             }
             next += 1;
         }
-        if at % COPY_PAGE_WRITES == 0 {
-            batches.read_ahead(&plan.records[at..plan.records.len().min(at + COPY_PAGE_WRITES)])?;
-        }
-        if let Some(record) = plan.records.get(at) {
+        if at < plan.records.len() {
             let mut own = Vec::with_capacity(2);
-            batches.one(record, plan.ends.contains(&at), &mut |batch| {
+            batches.first(&plan.records[at..], plan.ends.contains(&at), &mut |batch| {
                 own.push(batch);
                 Ok(())
             })?;
@@ -413,9 +410,13 @@ impl ThreadCopy<'_, '_, '_> {
             })
         };
         let to = self.target.backend();
-        for page in there.chunks(COPY_WRITES_COMPARED) {
+        let mut next = there;
+        while !next.is_empty() {
+            let page = &next[..next.len().min(COPY_WRITES_COMPARED)];
             let points: Vec<&CheckpointRef> = page.iter().map(|record| &record.point).collect();
-            let (own, copied) = (self.source.writes_of(&points)?, to.writes_of(&points)?);
+            let own = self.source.writes_of(&points, COPY_PAGE_BYTES)?;
+            let copied = to.writes_of(&points[..own.len()], COPY_PAGE_BYTES)?;
+            next = &next[own.len().min(copied.len()).max(1)..];
             let differs = |((_, own), copied): &((&CheckpointRecord, Vec<_>), Vec<_>)| own != copied;
             for ((record, own), _) in page.iter().zip(own).zip(copied).filter(differs) {
                 let (id, namespace) = (record.point.checkpoint, &record.point.namespace);
@@ -529,12 +530,7 @@ fn bytes_of(batch: &Batch) -> usize {
             items.iter().map(|item| if let ItemOp::Put(value) = &item.op { data(value) } else { 0 }).sum()
         }
     };
-    let value = |value: &WriteValue| match value {
-        WriteValue::Null => 0,
-        WriteValue::One(payload) => payload.len(),
-        WriteValue::Items(items) => items.iter().map(crate::base::Payload::len).sum(),
-        WriteValue::Delta(delta) => delta.items.iter().map(crate::base::Payload::len).sum(),
-    };
+    let value = |value: &WriteValue| value.payloads().iter().map(crate::base::Payload::len).sum::<usize>();
     let writes = batch.writes.iter().flat_map(|writes| &writes.writes).map(|write| value(&write.value));
     let changes = batch.checkpoints.iter().flat_map(|new| &new.changes).map(|of| change(&of.value));
     writes.chain(changes).sum()

@@ -137,7 +137,7 @@ fn hold(checkpoint: &mut NewCheckpoint) -> Vec<NewWrites> {
     let own = |data: &mut Data| {
         let Data::OfWrite(of) = &*data else { return };
         let Some(write) = writes.get(&(of.task, of.index)) else { return };
-        let payload = write.value.payload(of.part as usize).cloned();
+        let payload = write.value.payloads().get(of.part as usize).cloned();
         *data = Data::New(payload.unwrap_or_else(|| Payload::from(Encoded::null())));
     };
     for change in &mut checkpoint.changes {

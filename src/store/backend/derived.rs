@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{pruned_metadata, without_timer};
-use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId};
+use crate::base::{CheckpointId, Namespace, Payload, RunId, TaskId, ThreadId};
 use crate::store::check::{Finding, Invariant};
 use crate::store::error::StoreError;
 use crate::store::log::batches::{in_order, records_of};
@@ -17,7 +17,8 @@ use crate::store::log::{HeadParts, Log, LogExt, NamespaceRef, RecordQuery, State
 use crate::store::operation::{BranchRecord, OperationChange, OperationField, OperationQuery, OperationValue};
 use crate::store::query::ItemRange;
 use crate::store::record::{
-    ChannelValue, CheckpointRecord, CheckpointRef, ListChangeOp, StatePart, StoredHead, StoredListChange, VersionRecord,
+    ChannelValue, CheckpointRecord, CheckpointRef, ListChangeOp, StatePart, StoredHead, StoredListChange,
+    VersionRecord, WriteRecord,
 };
 
 /// Answers a query of records by points and pages, which a backend answers itself.
@@ -31,6 +32,24 @@ pub fn records<L: Log + ?Sized>(log: &L, query: &RecordQuery<'_>) -> Result<Vec<
         RecordQuery::Ordinals { at, ordinals } => ancestors(log, at, ordinals),
         RecordQuery::LastOfRun(place, run) => Ok(vec![last_of_run(log, *place, run)?]),
     }
+}
+
+/// Answers [`Log::writes_of`] by reads of the writes of one checkpoint each.
+pub(crate) fn writes_of<E>(
+    at: &[&CheckpointRef],
+    bytes: usize,
+    read: impl Fn(&CheckpointRef) -> Result<Vec<WriteRecord>, E>,
+) -> Result<Vec<Vec<WriteRecord>>, E> {
+    let (mut found, mut held) = (Vec::with_capacity(at.len()), 0);
+    for at in at {
+        let writes = read(at)?;
+        held += writes.iter().flat_map(|write| write.value.payloads()).map(Payload::len).sum::<usize>();
+        found.push(writes);
+        if held >= bytes {
+            break;
+        }
+    }
+    Ok(found)
 }
 
 /// Visits a part of a state by means of the whole state and of items, which a backend visits itself.

@@ -186,7 +186,7 @@ fn change(dice: &mut Dice, mut draft: CheckpointDraft, place: &CasePlace<'_>, pa
     let all = stored.map(|of| (of.task, of.index, of.value)).chain(consumed.map(|of| (of.0, of.1, of.2.clone())));
     all.for_each(|(task, index, value)| _ = written.entry((task, index)).or_insert(value));
     let parts = |((task, index), value): ((TaskId, i32), WriteValue)| {
-        let parts = (0..3).filter(move |part| index >= 0 && value.payload(*part as usize).is_some());
+        let parts = (0..value.payloads().len().min(3) as u32).filter(move |_| index >= 0);
         parts.map(move |part| WriteRef::new(task, index).with_part(part))
     };
     let taken: Vec<WriteRef> = written.into_iter().flat_map(parts).collect();

@@ -42,6 +42,9 @@ struct Mirrored {
 /// The checkpoints of a whole comparison that are compared in full: all were when they were committed.
 const DEEP_AT_ONCE: usize = 16;
 
+/// The bytes of a page of writes in every second comparison.
+const PAGE_BYTES: usize = 64;
+
 /// The attempts to see the newest checkpoints, each 5 ms after the one before.
 const ATTEMPTS: usize = 12_000;
 
@@ -238,7 +241,7 @@ impl Mirrored {
             Data::OfWrite(of) => {
                 let mut writes = parent.into_iter().flat_map(|parent| parent.writes.values());
                 let write = writes.find(|write| (write.task, write.index) == (of.task, of.index)).expect("the write");
-                write.value.payload(of.part as usize).expect("the part of a write").clone()
+                write.value.payloads().get(of.part as usize).expect("the part of a write").clone()
             }
         };
         let before = point.lists.remove(channel);
@@ -359,7 +362,7 @@ impl Mirrored {
         let all: Vec<&CheckpointRef> = self.order.iter().collect();
         let kept: Vec<&CheckpointRef> = all.iter().copied().filter(|at| !self.is_pruned(at)).collect();
         let records = log.records(&RecordQuery::At(&all)).expect("reads checkpoints");
-        let mut writes = log.writes_of(&kept).expect("reads writes").into_iter();
+        let mut writes = self.writes_in_pages(log, &kept).into_iter();
         assert_eq!((records.len(), writes.len()), (all.len(), kept.len()));
         for (n, (at, record)) in all.into_iter().zip(records).enumerate() {
             let record = record.filter(|record| record.point == *at).expect("it is stored");
@@ -388,6 +391,20 @@ impl Mirrored {
             let first = self.order.iter().find(|at| at.thread == *id).map(|at| self.point(at));
             assert_eq!(first.map(|first| first.state.checkpoint.created_at), Some(*created_at));
         }
+    }
+
+    /// Reads the writes of checkpoints, in turns at once and by pages of few bytes.
+    fn writes_in_pages(&self, log: &dyn Log, kept: &[&CheckpointRef]) -> Vec<Vec<WriteRecord>> {
+        let bytes = if self.comparisons.is_multiple_of(2) { PAGE_BYTES } else { usize::MAX };
+        let mut found: Vec<Vec<WriteRecord>> = Vec::new();
+        while found.len() < kept.len() {
+            let page = log.writes_of(&kept[found.len()..], bytes).expect("reads writes");
+            let all_but_last = page.split_last().expect("a page has a checkpoint").1;
+            let values = all_but_last.iter().flatten().flat_map(|write| write.value.payloads());
+            assert!(values.map(Payload::len).sum::<usize>() < bytes, "a page ends at {bytes} bytes");
+            found.extend(page);
+        }
+        found
     }
 
     fn compare_thread(&self, log: &dyn Log, thread: &ThreadId) {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::{Log, LogExt};
 use crate::base::{CheckpointId, Namespace, ThreadId};
-use crate::limits::COPY_PAGE_WRITES;
+use crate::limits::{COPY_PAGE_BYTES, COPY_PAGE_WRITES};
 use crate::store::batch::{
     Batch, Change, ChangeValue, Data, ItemChange, ItemOp, ListRef, NewCheckpoint, NewTimer, NewWrite, NewWrites,
     Parent, Payload, Seen, WriteRef, WriteValue,
@@ -88,7 +88,7 @@ pub(crate) struct ThreadBatches<'a, L: Log + ?Sized> {
     last: HashMap<Namespace, LastCopied>,
     /// The tasks whose writes build on a list of a later checkpoint: they are copied last.
     late: Vec<(Namespace, NewWrites)>,
-    /// The writes of checkpoints that come next.
+    /// The writes of checkpoints that come next: of a page that ends at a number of checkpoints, or of bytes.
     ahead: HashMap<CopiedPoint, Vec<WriteRecord>>,
 }
 
@@ -124,40 +124,41 @@ impl<'a, L: Log + ?Sized> ThreadBatches<'a, L> {
         debug_assert!(records.is_sorted_by_key(|record| record.seq), "checkpoints come in the order of the log");
         let mut last: HashMap<&Namespace, CheckpointId> = HashMap::new();
         records.iter().for_each(|record| _ = last.insert(&record.point.namespace, record.point.checkpoint));
-        for page in records.chunks(COPY_PAGE_WRITES) {
-            self.read_ahead(page)?;
-            for record in page {
-                let is_last = last.get(&record.point.namespace) == Some(&record.point.checkpoint);
-                self.one(record, is_last, visit)?;
-            }
+        for (at, record) in records.iter().enumerate() {
+            let is_last = last.get(&record.point.namespace) == Some(&record.point.checkpoint);
+            self.first(&records[at..], is_last, visit)?;
         }
         self.rest(visit)
     }
 
-    /// Reads the writes of the checkpoints that come next, in one call.
-    pub(crate) fn read_ahead(&mut self, page: &[CheckpointRecord]) -> Result<(), StoreError> {
-        let points: Vec<&CheckpointRef> = page.iter().map(|record| &record.point).collect();
-        self.ahead = page.iter().map(copied_point).zip(self.log.writes_of(&points)?).collect();
-        Ok(())
+    /// Takes the writes of the first of the checkpoints that come next. If they are not read yet, those of a page are
+    /// read in one call: of some checkpoints, and of fewer if their values are large.
+    fn next_writes(&mut self, next: &[CheckpointRecord]) -> Result<Vec<WriteRecord>, StoreError> {
+        let Some(first) = next.first().map(copied_point) else { return Ok(Vec::new()) };
+        if !self.ahead.contains_key(&first) {
+            let page = &next[..next.len().min(COPY_PAGE_WRITES)];
+            let points: Vec<&CheckpointRef> = page.iter().map(|record| &record.point).collect();
+            self.ahead.clear();
+            self.ahead.extend(page.iter().map(copied_point).zip(self.log.writes_of(&points, COPY_PAGE_BYTES)?));
+        }
+        Ok(self.ahead.remove(&first).unwrap_or_default())
     }
 
-    /// Visits the batches of one checkpoint: of the one that follows those before it in the order of the log. The tasks
-    /// that sleep get timers if `has_timers`; the next checkpoint of the namespace would take them away.
-    pub(crate) fn one(
+    /// Visits the batches of the first of the checkpoints that come next in the order of the log. The tasks that sleep
+    /// get timers if `has_timers`; the next checkpoint of the namespace would take them away.
+    pub(crate) fn first(
         &mut self,
-        record: &CheckpointRecord,
+        next: &[CheckpointRecord],
         has_timers: bool,
         visit: &mut dyn FnMut(Batch) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
+        let Some(record) = next.first() else { return Ok(()) };
         let (namespace, id) = (&record.point.namespace, record.point.checkpoint);
         let mut batch = Batch::new(self.to.clone(), namespace.clone(), self.heads.get(namespace).copied());
         batch.checkpoints.push(self.checkpoint(record)?);
         visit(batch)?;
         self.heads.insert(namespace.clone(), id);
-        let writes = match self.ahead.remove(&copied_point(record)) {
-            Some(writes) => writes,
-            None => self.log.writes(&record.point)?,
-        };
+        let writes = self.next_writes(next)?;
         if let Some(last) = self.last.get_mut(namespace) {
             last.writes.clone_from(&writes);
         }
@@ -401,13 +402,7 @@ impl<'w> Shared<'w> {
     fn of(writes: &'w [WriteRecord]) -> Self {
         let mut shared: HashMap<&[u8], Vec<(&Payload, WriteRef)>> = HashMap::new();
         for write in writes.iter().filter(|write| write.index >= 0) {
-            let payloads = match &write.value {
-                WriteValue::Null => &[],
-                WriteValue::One(payload) => std::slice::from_ref(payload),
-                WriteValue::Items(items) => &**items,
-                WriteValue::Delta(delta) => &*delta.items,
-            };
-            for (part, payload) in (0..).zip(payloads) {
+            for (part, payload) in (0..).zip(write.value.payloads()) {
                 let of = WriteRef { task: write.task, index: write.index, part };
                 shared.entry(&payload.data).or_default().push((payload, of));
             }

@@ -231,7 +231,7 @@ pub trait LogExt: Log {
     /// # Errors
     /// As [`Log::writes_of`].
     fn writes(&self, at: &CheckpointRef) -> Result<Vec<WriteRecord>, StoreError> {
-        Ok(self.writes_of(&[at])?.pop().unwrap_or_default())
+        Ok(self.writes_of(&[at], usize::MAX)?.pop().unwrap_or_default())
     }
 
     /// Lists threads by id, from after `after` on, at most `limit`. The cost is that of the page, however large the

@@ -97,7 +97,7 @@ layer! {
     fn versions(
         &self, at: &CheckpointRef, channel: Option<&str>, down_to: u64, visit: VisitEach<'_, VersionRecord>
     ) -> Result<(), StoreError>;
-    fn writes_of(&self, at: &[&CheckpointRef]) -> Result<Vec<Vec<WriteRecord>>, StoreError>;
+    fn writes_of(&self, at: &[&CheckpointRef], bytes: usize) -> Result<Vec<Vec<WriteRecord>>, StoreError>;
     fn thread_rows(&self, of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> Result<Vec<ThreadRow>, StoreError>;
     fn operations(&self, query: &OperationQuery) -> Result<Vec<OperationRecord>, StoreError>;
     fn timer_rows(&self, query: &TimerQuery<'_>) -> Result<Vec<TimerRecord>, StoreError>;

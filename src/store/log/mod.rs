@@ -135,11 +135,12 @@ pub trait Log: Send + Sync + fmt::Debug {
         visit: VisitEach<'_, VersionRecord>,
     ) -> Result<(), StoreError>;
 
-    /// Returns the writes of the tasks of checkpoints, each in the order of (path, task, index).
+    /// Returns the writes of the tasks of checkpoints, each in the order of (path, task, index). The answer ends with
+    /// the checkpoint whose values make `bytes` or more in all, or before it; it has at least the first one.
     ///
     /// # Errors
     /// [`StoreError::CheckpointNotFound`]; [`StoreError::Read`], [`StoreError::Corrupt`].
-    fn writes_of(&self, at: &[&CheckpointRef]) -> Result<Vec<Vec<WriteRecord>>, StoreError>;
+    fn writes_of(&self, at: &[&CheckpointRef], bytes: usize) -> Result<Vec<Vec<WriteRecord>>, StoreError>;
 
     /// Returns threads with the parts that are wanted. The answer to a query of ids has one row for each.
     ///

@@ -310,5 +310,7 @@ fn payload<'p>(data: &'p Data, parent: Option<&'p StoredCheckpoint>) -> MemoryRe
     };
     let write = parent.and_then(|parent| parent.writes.get(&(of.task, of.index)));
     let reason = || format!("write {} of task {} has no part {} at the parent", of.index, of.task, of.part);
-    write.and_then(|write| write.value.payload(of.part as usize)).map_or_else(|| invalid("data.of_write", reason()), Ok)
+    write
+        .and_then(|write| write.value.payloads().get(of.part as usize))
+        .map_or_else(|| invalid("data.of_write", reason()), Ok)
 }

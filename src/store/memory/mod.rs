@@ -110,9 +110,9 @@ impl Log for MemoryBackend {
         read::versions(&self.now(), (at, channel, down_to), visit)
     }
 
-    fn writes_of(&self, at: &[&CheckpointRef]) -> MemoryResult<Vec<Vec<WriteRecord>>> {
+    fn writes_of(&self, at: &[&CheckpointRef], bytes: usize) -> MemoryResult<Vec<Vec<WriteRecord>>> {
         let log = self.now();
-        at.iter().map(|at| Ok(log.kept(at)?.sorted_writes())).collect()
+        derived::writes_of(at, bytes, |at| Ok(log.kept(at)?.sorted_writes()))
     }
 
     fn thread_rows(&self, of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> MemoryResult<Vec<ThreadRow>> {

@@ -220,7 +220,7 @@ impl MemoryNamespace {
     /// Returns the number and the bytes of the values that a checkpoint put, and of the writes of its tasks.
     pub(super) fn content(&self, of: &StoredCheckpoint) -> Pruned {
         let mut sum = Pruned::default();
-        let written = of.writes.iter().flat_map(|(_, write)| (0..).map_while(|part| write.value.payload(part)));
+        let written = of.writes.iter().flat_map(|(_, write)| write.value.payloads());
         for payload in self.puts(of).map(|(.., payload)| payload).chain(written) {
             sum.values += 1;
             sum.bytes += payload.len() as u64;

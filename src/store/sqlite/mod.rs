@@ -74,6 +74,7 @@ use writer::role::SqliteWriter;
 
 use crate::base::{Namespace, ThreadId};
 use crate::limits::SEARCH_TAIL_MAX;
+use crate::store::backend::derived;
 use crate::store::batch::Batch;
 use crate::store::error::StoreError;
 use crate::store::log::{
@@ -319,8 +320,8 @@ impl Log for SqliteBackend {
         Ok(())
     }
 
-    fn writes_of(&self, at: &[&CheckpointRef]) -> Result<Vec<Vec<WriteRecord>>, StoreError> {
-        self.pool.read(|view| at.iter().map(|at| view.writes(at)).collect())
+    fn writes_of(&self, at: &[&CheckpointRef], bytes: usize) -> Result<Vec<Vec<WriteRecord>>, StoreError> {
+        self.pool.read(|view| derived::writes_of(at, bytes, |at| view.writes(at)))
     }
 
     fn thread_rows(&self, of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> Result<Vec<ThreadRow>, StoreError> {

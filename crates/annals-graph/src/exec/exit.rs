@@ -30,7 +30,7 @@ pub(super) fn hold(changes: &mut [Change], unsaved: &[NewWrites]) {
         let Data::OfWrite(from) = &*data else { return };
         let Some(write) = writes.get(&(from.task, from.index)) else { return };
         let null = || Payload::from(Encoded::null());
-        *data = Data::New(write.value.payload(from.part as usize).cloned().unwrap_or_else(null));
+        *data = Data::New(write.value.payloads().get(from.part as usize).cloned().unwrap_or_else(null));
     };
     for change in changes {
         match &mut change.value {

@@ -231,9 +231,9 @@ impl Layer for RecordingProxy {
         self.note_read(name, Some(at.checkpoint), result, |()| rows)
     }
 
-    fn writes_of(&self, at: &[&CheckpointRef]) -> Result<Vec<Vec<WriteRecord>>, StoreError> {
+    fn writes_of(&self, at: &[&CheckpointRef], bytes: usize) -> Result<Vec<Vec<WriteRecord>>, StoreError> {
         let first = at.first().map(|at| at.checkpoint);
-        self.note_read("writes", first, self.inner.writes_of(at), |found| found.iter().map(Vec::len).sum())
+        self.note_read("writes", first, self.inner.writes_of(at, bytes), |found| found.iter().map(Vec::len).sum())
     }
 
     fn thread_rows(&self, of: &ThreadRows<'_>, parts: ThreadParts<'_>) -> Result<Vec<ThreadRow>, StoreError> {

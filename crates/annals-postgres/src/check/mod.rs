@@ -76,7 +76,7 @@ fn check_thread(backend: &PostgresBackend, number: i64, report: &mut CheckReport
         let mut value = Unpacker::new(Cells::of(row).next()?, "task_write.value");
         value.text()?;
         let value = value.write_value(&mut Unpacker::payload)?;
-        report.values += (0..).map_while(|part| value.payload(part)).count() as u64;
+        report.values += value.payloads().len() as u64;
     }
     let mut thread = None;
     for row in &answers[0] {

@@ -1,17 +1,22 @@
 //! The statements of a claim in one transaction. Those about claimed runs have the owners and the present time first.
 
 use crate::sql::{
-    change_columns, children, consumed, consumed_items, item_columns, lease_columns, record_columns, task_writes,
+    change_columns, children, consumed, consumed_items, item_columns, items_of_child, lease_columns, newest_to,
+    record_columns, task_writes,
 };
 
 /// The first timestamp at which a task of a head wakes.
-pub(crate) const FIRST_TIMER: &str = "SELECT x.wake_at FROM timer x \
-     JOIN namespace n ON n.thread = x.thread AND n.number = x.namespace AND n.head = x.checkpoint \
-     ORDER BY x.wake_at LIMIT 1";
+pub(crate) const FIRST_TIMER: &str = concat!(
+    "SELECT y.wake_at FROM timer y JOIN namespace n ON n.thread = y.thread AND n.number = y.namespace \
+     CROSS JOIN LATERAL ",
+    newest_to!("n.head"),
+    " h WHERE h.id = y.checkpoint ORDER BY y.wake_at LIMIT 1"
+);
 
 /// Takes queued runs by priority, then age, for owners that have none yet, and returns the threads of all that the
 /// owners have. Rows that another claim has locked are passed over. Nothing is taken if a timer has passed.
-pub(crate) const CLAIM: &str = "WITH picked AS (\
+pub(crate) const CLAIM: &str = concat!(
+    "WITH picked AS (\
      SELECT x.* FROM unnest($2::text[]) AS g (graph) CROSS JOIN LATERAL (\
      SELECT t.number, t.priority, t.activity, t.lease_owner, \
      coalesce(t.lease_until > $3 AND t.lease_owner = ANY ($1::bytea[]), false) AS is_own \
@@ -19,7 +24,9 @@ pub(crate) const CLAIM: &str = "WITH picked AS (\
      AND (t.lease_until IS NULL OR t.lease_until <= $3 OR t.lease_owner = ANY ($1::bytea[])) \
      ORDER BY t.priority DESC, t.queued, t.activity LIMIT $7 FOR UPDATE SKIP LOCKED) x \
      WHERE NOT EXISTS (SELECT FROM timer y JOIN namespace n ON n.thread = y.thread AND n.number = y.namespace \
-     AND n.head = y.checkpoint WHERE y.wake_at <= $3) \
+     CROSS JOIN LATERAL ",
+    newest_to!("n.head"),
+    " h WHERE h.id = y.checkpoint AND y.wake_at <= $3) \
      ORDER BY x.priority DESC, x.activity LIMIT $7), \
      new AS (SELECT number, row_number() OVER (ORDER BY priority DESC, activity) AS k FROM picked WHERE NOT is_own), \
      free AS (SELECT w.owner, row_number() OVER (ORDER BY w.n) AS k \
@@ -33,7 +40,8 @@ pub(crate) const CLAIM: &str = "WITH picked AS (\
      WHERE g.thread = taken.number AND g.rated_until IS NOT NULL), \
      gone AS (DELETE FROM lease_group g USING taken WHERE g.thread = taken.number AND g.rated_until IS NULL) \
      SELECT id FROM taken UNION ALL \
-     SELECT t.id FROM picked p JOIN thread t ON t.number = p.number WHERE p.is_own";
+     SELECT t.id FROM picked p JOIN thread t ON t.number = p.number WHERE p.is_own"
+);
 
 /// The processes that hold queued runs of graphs.
 pub(crate) const HOLDERS: &str = "SELECT DISTINCT t.lease_process FROM thread t \
@@ -42,11 +50,13 @@ pub(crate) const HOLDERS: &str = "SELECT DISTINCT t.lease_process FROM thread t 
 /// The heads of the threads that owners hold, each with the number of its owner.
 macro_rules! owned {
     () => {
-        "WITH RECURSIVE wanted AS (\
-         SELECT array_position($1::bytea[], t.lease_owner)::bigint AS n, c.thread, c.namespace, c.branch, c.ordinal \
-         FROM thread t JOIN namespace n ON n.thread = t.number AND n.path = '' \
-         JOIN checkpoint c ON c.thread = t.number AND c.namespace = n.number AND c.id = n.head \
-         WHERE t.lease_owner = ANY ($1::bytea[]) AND t.lease_until > $2)"
+        concat!(
+            "WITH RECURSIVE wanted AS (\
+             SELECT array_position($1::bytea[], t.lease_owner)::bigint AS n, c.thread, c.namespace, c.branch, c.ordinal \
+             FROM thread t JOIN namespace n ON n.thread = t.number AND n.path = '' CROSS JOIN LATERAL ",
+            newest_to!("n.head"),
+            " c WHERE t.lease_owner = ANY ($1::bytea[]) AND t.lease_until > $2)"
+        )
     };
 }
 

@@ -40,6 +40,8 @@ struct Contents {
 /// The parent of a checkpoint, and the writes of its tasks.
 struct ParentState {
     point: Option<Arc<KnownPoint>>,
+    /// True if some were stored before the batch of the checkpoint.
+    had_writes: bool,
 }
 
 impl ParentState {
@@ -68,7 +70,7 @@ impl ParentState {
             Data::OfWrite(of) => of,
         };
         let reason = || format!("write {} of task {} has no part {} at the parent", of.index, of.task, of.part);
-        let found = self.write(of).and_then(|write| write.value.payload(of.part as usize));
+        let found = self.write(of).and_then(|write| write.value.payloads().get(of.part as usize));
         found.map_or_else(|| invalid("data.of_write", reason()), Ok)
     }
 }
@@ -86,15 +88,13 @@ impl BatchPlan<'_> {
     fn parent_of(&mut self, part: &Batch, new: &NewCheckpoint) -> Planned<ParentState> {
         let own = |id| CheckpointRef::new(part.thread.clone(), part.namespace.clone(), id);
         let at = match &new.parent {
-            None => return Ok(ParentState { point: None }),
+            None => return Ok(ParentState { point: None, had_writes: false }),
             Some(Parent::Local(id)) => Some(own(*id)).filter(|_| *id < new.id),
             Some(Parent::Fork(at)) => Some(at.clone()).filter(|at| *at != own(at.checkpoint)),
         };
         let missing = || invalid("checkpoint.parent", format!("the parent of {} is not stored below it", new.id));
         let Some(at) = at else { return missing() };
-        if self.point(&at)?.is_none() {
-            return missing();
-        }
+        let Some(stored) = self.point(&at)? else { return missing() };
         for writes in &new.consumed {
             if Some(writes.checkpoint) != local(new) {
                 let reason = format!("{} is not the parent of {} in this namespace", writes.checkpoint, new.id);
@@ -103,10 +103,10 @@ impl BatchPlan<'_> {
             self.verify_deltas(part, writes)?;
         }
         let point = match new.consumed.is_empty() {
-            true => self.point(&at)?,
-            false => Some(self.merge_writes(&at, new.consumed.iter().flat_map(records_of))?),
+            true => Arc::clone(&stored),
+            false => self.merge_writes(&at, new.consumed.iter().flat_map(records_of))?,
         };
-        Ok(ParentState { point })
+        Ok(ParentState { point: Some(point), had_writes: !stored.writes.is_empty() })
     }
 
     /// Returns the checksum that a checkpoint has or would have.
@@ -131,8 +131,8 @@ impl BatchPlan<'_> {
             let at = &point.of.record.point;
             return Err(annals::store::backend::is_pruned(&at.thread, &at.checkpoint).into());
         }
-        let (number, clock) = (self.new_number(), self.change(thread)?.known.clone());
-        let seq = self.next_seq(&clock);
+        let (number, before) = (self.new_number(), self.change(thread)?.known.seq);
+        let seq = self.next_seq(before);
         let work = self.change(thread)?;
         if work.known.number == 0 {
             work.make(number, new.created_at.as_micros());
@@ -140,8 +140,7 @@ impl BatchPlan<'_> {
         let known = &mut work.known;
         let space = space.unwrap_or_else(|| {
             known.namespaces += 1;
-            let nowhere = PgPlace { thread: known.number, branch: 0, ordinal: 0 };
-            KnownNamespace { number: known.namespaces, newest: new.id, newest_place: nowhere, head: None }
+            KnownNamespace { number: known.namespaces, newest: new.id, head: None, stored: None }
         });
         let place = place_of(known, &space, new, &parent, seq);
         (known.seq, known.activity) = match namespace.is_root() {
@@ -149,10 +148,7 @@ impl BatchPlan<'_> {
             false => (seq, known.activity),
         };
         let head = Some((new.id, place));
-        known.spaces.insert(
-            namespace.clone(),
-            Some(KnownNamespace { number: space.number, newest: new.id, newest_place: place, head }),
-        );
+        known.spaces.insert(namespace.clone(), Some(KnownNamespace { newest: new.id, head, ..space }));
         work.spaces.insert(namespace.clone(), ());
         self.pass_timers(place.thread, space.number, new, &parent);
         let point = self.insert(part, new, (&parent, place, space.number, seq))?;
@@ -161,10 +157,9 @@ impl BatchPlan<'_> {
         Ok(())
     }
 
-    /// Removes the timers of the parent: the checkpoint passes them.
+    /// Removes the timers of the parent: the checkpoint passes them. A timer comes with writes that are stored before.
     fn pass_timers(&mut self, thread: i64, namespace: i64, new: &NewCheckpoint, parent: &ParentState) {
-        let has_writes = parent.point.as_ref().is_some_and(|point| !point.writes.is_empty());
-        if let Some(id) = local(new).filter(|_| has_writes) {
+        if let Some(id) = local(new).filter(|_| parent.had_writes) {
             self.rows.timers.retain(|timer| {
                 (timer.thread, timer.namespace) != (thread, namespace) || timer.at.is_none_or(|(at, _)| at != id)
             });
@@ -404,7 +399,7 @@ fn consumed(new: &NewCheckpoint, parent: &ParentState, taken: &Taken) -> (Option
     let mut positions = Vec::new();
     let is_stored = |(task, index, part): PartKey, payload: &Payload| {
         let of = parent.write(&WriteRef::new(task, index).with_part(part));
-        of.and_then(|write| write.value.payload(part as usize)) == Some(payload)
+        of.and_then(|write| write.value.payloads().get(part as usize)) == Some(payload)
     };
     let mut write = |to: &mut Packer, key: PartKey, payload: &Payload| match taken.get(&key) {
         Some((channel, position)) if is_stored(key, payload) => {

@@ -21,7 +21,7 @@ use crate::limits::{KNOWN_BYTES_MAX, KNOWN_THREADS_MAX, KNOWN_WRITES_BYTES_MAX};
 use crate::pack::{Packer, Unpacker};
 use crate::read::points::{KnownPoint, WantedPoint, known_points, known_queries};
 use crate::read::threads::{StoredFields, fields};
-use crate::rows::{Cells, PgPlace};
+use crate::rows::{Cells, PgPlace, sixteen};
 
 /// A checkpoint of a thread.
 pub(crate) type PointKey = (Namespace, CheckpointId);
@@ -34,8 +34,22 @@ pub(crate) type FieldKey = (ThreadId, Vec<u8>);
 pub(crate) struct KnownNamespace {
     pub(crate) number: i64,
     pub(crate) newest: CheckpointId,
-    pub(crate) newest_place: PgPlace,
     pub(crate) head: Option<(CheckpointId, PgPlace)>,
+    /// What the row says of the head; `None` for a namespace that is not stored.
+    pub(crate) stored: Option<HeadColumn>,
+}
+
+/// The column of a namespace that says where its head is: the newest checkpoint up to this id, or `None`.
+pub(crate) type HeadColumn = Option<[u8; 16]>;
+
+/// The greatest id. As the column of a head it stands for the newest checkpoint of the namespace.
+const GREATEST_ID: [u8; 16] = [0xff; 16];
+
+impl KnownNamespace {
+    /// Returns the column for the head.
+    pub(crate) fn head_column(&self) -> HeadColumn {
+        self.head.map(|(id, _)| if id == self.newest { GREATEST_ID } else { *id.as_bytes() })
+    }
 }
 
 /// A thread at a number of changes; 0 if it is not stored.
@@ -100,7 +114,7 @@ impl KnownThread {
 
 /// Returns the bytes of the stored writes of a checkpoint.
 fn bytes_of(point: &KnownPoint) -> usize {
-    let bytes = |value: &WriteValue| (0..).map_while(|part| value.payload(part)).map(|of| of.len()).sum::<usize>();
+    let bytes = |value: &WriteValue| value.payloads().iter().map(|of| of.len()).sum::<usize>();
     point.writes.iter().map(|write| bytes(&write.value)).sum()
 }
 
@@ -362,14 +376,15 @@ fn read_thread(row: &Row, threads: &mut HashMap<ThreadId, KnownThread>) -> Resul
 
 fn read_namespace(row: &Row, threads: &mut HashMap<ThreadId, KnownThread>) -> Result<(), StoreError> {
     let mut cells = Cells::of(row);
-    let (id, space, number, newest) = (cells.thread()?, cells.namespace()?, cells.next()?, cells.checkpoint()?);
+    let (id, space, number) = (cells.thread()?, cells.namespace()?, cells.next()?);
+    let stored = Some(cells.next::<Option<&[u8]>>()?.map(sixteen).transpose()?);
+    let newest = cells.checkpoint()?;
     let Some(of) = threads.get_mut(&id) else { return Ok(()) };
     let place = |branch, ordinal| PgPlace { thread: of.number, branch, ordinal };
-    let newest_place = place(cells.next()?, cells.next()?);
     let head = cells.optional_checkpoint()?;
     let head_place = cells.next::<Option<i64>>()?.zip(cells.next::<Option<i64>>()?);
     let head = head.zip(head_place.map(|(branch, ordinal)| place(branch, ordinal)));
-    of.spaces.insert(space, Some(KnownNamespace { number, newest, newest_place, head }));
+    of.spaces.insert(space, Some(KnownNamespace { number, newest, head, stored }));
     Ok(())
 }
 

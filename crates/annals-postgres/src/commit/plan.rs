@@ -400,15 +400,15 @@ impl<'l> BatchPlan<'l> {
         (self.clock << 12) | (self.random & 0xfff).cast_signed()
     }
 
-    /// Returns the position of the next checkpoint of a thread.
-    pub(crate) fn next_seq(&self, known: &KnownThread) -> i64 {
-        self.clock.max(known.seq + 1)
+    /// Returns the position of the next checkpoint of a thread, after the one before.
+    pub(crate) fn next_seq(&self, before: i64) -> i64 {
+        self.clock.max(before + 1)
     }
 
     /// Makes the rows of the threads and namespaces that the plan changes.
     fn finish(&mut self) -> Planned<()> {
         for work in self.threads.values_mut() {
-            let known = &work.known;
+            let known = &mut work.known;
             if !work.is_changed {
                 // A checkpoint of another thread that the batch builds on must not be deleted meanwhile.
                 if known.change > 0 {
@@ -421,14 +421,12 @@ impl<'l> BatchPlan<'l> {
             }
             self.rows.threads.push((0, update_of(known, Some(known.change))?));
             for namespace in work.spaces.keys() {
-                let Some(Some(space)) = known.spaces.get(namespace) else { continue };
-                self.rows.namespaces.push(NamespacePut {
-                    thread: known.number,
-                    number: space.number,
-                    path: namespace.as_str().to_owned(),
-                    newest: (space.newest, space.newest_place),
-                    head: space.head,
-                });
+                let Some(Some(space)) = known.spaces.get_mut(namespace) else { continue };
+                let head = space.head_column();
+                if space.stored.replace(head) != Some(head) {
+                    let (thread, path) = (known.number, namespace.as_str().to_owned());
+                    self.rows.namespaces.push(NamespacePut { thread, number: space.number, path, head });
+                }
             }
         }
         Ok(())

@@ -3,6 +3,7 @@
 use annals::base::{CheckpointId, Payload, TaskId};
 use annals::store::lease::LeaseRecord;
 
+use super::known::HeadColumn;
 use super::sql as commit_sql;
 use crate::client::{Param, PgQuery};
 use crate::pack::packed;
@@ -28,14 +29,13 @@ pub(crate) struct ThreadUpdate {
     pub(crate) paused: bool,
 }
 
-/// A namespace after a commit.
+/// A namespace that is new, or whose head is elsewhere after a commit.
 #[derive(Clone, Debug)]
 pub(crate) struct NamespacePut {
     pub(crate) thread: i64,
     pub(crate) number: i64,
     pub(crate) path: String,
-    pub(crate) newest: (CheckpointId, PgPlace),
-    pub(crate) head: Option<(CheckpointId, PgPlace)>,
+    pub(crate) head: HeadColumn,
 }
 
 #[derive(Clone, Debug)]
@@ -285,17 +285,11 @@ impl PlannedRows {
 
     fn namespace_params(&self) -> Vec<Param> {
         let rows = &self.namespaces;
-        let head = |of: fn(&PgPlace) -> i64| ints(rows, move |row| row.head.as_ref().map(|(_, place)| of(place)));
         vec![
             int(rows, |row| row.thread),
             int(rows, |row| row.number),
             texts(rows, |row| Some(row.path.clone())),
-            blobs(rows, |row| id_of(&row.newest.0)),
-            int(rows, |row| row.newest.1.branch),
-            int(rows, |row| row.newest.1.ordinal),
-            blobs(rows, |row| row.head.as_ref().and_then(|(id, _)| id_of(id))),
-            head(|place| place.branch),
-            head(|place| place.ordinal),
+            blobs(rows, |row| row.head.map(|id| id.to_vec())),
         ]
     }
 

@@ -1,7 +1,7 @@
 //! The statements of a commit. Each but the first two has the mark of the commit first, and changes only what belongs
 //! to threads whose row has it.
 
-use crate::sql::lease_columns;
+use crate::sql::{lease_columns, newest_to};
 
 /// Makes threads, at change 0.
 pub(crate) const INSERT_THREADS: &str = "INSERT INTO thread (number, id, change, token, created_at, seq, operation, namespaces, archived, paused) \
@@ -34,14 +34,11 @@ pub(crate) const CHANGE_THREADS: &str = "WITH want AS (\
 /// Removes the threads that the commit made and did not change.
 pub(crate) const DROP_THREADS: &str = "DELETE FROM thread WHERE number = ANY ($1::bigint[]) AND change = 0";
 
-pub(crate) const PUT_NAMESPACES: &str = "INSERT INTO namespace (thread, number, path, newest, newest_branch, newest_ordinal, head, head_branch, head_ordinal) \
-     SELECT x.* FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::bytea[], $6::bigint[], $7::bigint[], \
-     $8::bytea[], $9::bigint[], $10::bigint[]) \
-     AS x (thread, number, path, newest, newest_branch, newest_ordinal, head, head_branch, head_ordinal) \
+/// Makes namespaces, or changes where their heads are looked for.
+pub(crate) const PUT_NAMESPACES: &str = "INSERT INTO namespace (thread, number, path, head) \
+     SELECT x.* FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::bytea[]) AS x (thread, number, path, head) \
      JOIN thread t ON t.number = x.thread AND t.token = $1 \
-     ON CONFLICT (thread, number) DO UPDATE SET newest = excluded.newest, newest_branch = excluded.newest_branch, \
-     newest_ordinal = excluded.newest_ordinal, head = excluded.head, head_branch = excluded.head_branch, \
-     head_ordinal = excluded.head_ordinal";
+     ON CONFLICT (thread, number) DO UPDATE SET head = excluded.head";
 
 pub(crate) const INSERT_BRANCHES: &str = "INSERT INTO branch (thread, branch, namespace, first, parent_thread, parent_branch) \
      SELECT x.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[]) \
@@ -148,10 +145,16 @@ pub(crate) const KNOWN_THREADS: &str = concat!(
     " FROM thread t WHERE t.id = ANY ($1::text[])"
 );
 
-/// The namespaces that a plan compares.
-pub(crate) const KNOWN_NAMESPACES: &str = "SELECT t.id, n.path, n.number, n.newest, n.newest_branch, n.newest_ordinal, n.head, n.head_branch, \
-     n.head_ordinal FROM unnest($1::text[], $2::text[]) AS w (id, path) \
-     JOIN thread t ON t.id = w.id JOIN namespace n ON n.thread = t.number AND n.path = w.path";
+/// The namespaces that a plan compares, with their newest checkpoints and their heads.
+pub(crate) const KNOWN_NAMESPACES: &str = concat!(
+    "SELECT t.id, n.path, n.number, n.head, c.id, h.id, h.branch, h.ordinal \
+     FROM unnest($1::text[], $2::text[]) AS w (id, path) \
+     JOIN thread t ON t.id = w.id JOIN namespace n ON n.thread = t.number AND n.path = w.path CROSS JOIN LATERAL ",
+    newest_to!("'\\xffffffffffffffffffffffffffffffff'"),
+    " c LEFT JOIN LATERAL ",
+    newest_to!("n.head"),
+    " h ON true"
+);
 
 /// The newest operation with a change of each field, and the changes of these operations.
 pub(crate) const NEWEST_OPERATIONS: &str = "WITH newest AS (\

@@ -1,12 +1,19 @@
 //! The statements of a pruning. Those that change rows have the mark of the change first, and the number of the thread.
 
-use crate::sql::{change_columns, item_columns, record_columns};
+use crate::sql::{change_columns, item_columns, newest_to, record_columns};
 
 /// A thread: number, changes, fields.
 pub(crate) const THREAD: &str = "SELECT number, change, fields FROM thread WHERE id = $1";
 
-pub(crate) const NAMESPACES: &str = "SELECT n.path, n.number, n.newest, n.head_branch, n.head_ordinal \
-     FROM namespace n WHERE n.thread = (SELECT number FROM thread WHERE id = $1)";
+/// The namespaces with their newest checkpoints and the places of their heads.
+pub(crate) const NAMESPACES: &str = concat!(
+    "SELECT n.path, n.number, c.id, h.branch, h.ordinal FROM namespace n \
+     CROSS JOIN LATERAL ",
+    newest_to!("'\\xffffffffffffffffffffffffffffffff'"),
+    " c LEFT JOIN LATERAL ",
+    newest_to!("n.head"),
+    " h ON true WHERE n.thread = (SELECT number FROM thread WHERE id = $1)"
+);
 
 /// The branches that leave a branch of the thread: number of the thread, branch, namespace, parent, and first ordinal.
 pub(crate) const LEAVING: &str = "SELECT b.thread, b.branch, b.namespace, b.parent_branch, b.first FROM branch b \

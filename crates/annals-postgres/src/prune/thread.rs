@@ -264,7 +264,7 @@ impl PrunedPoint {
         self.items.iter().filter_map(|item| item.payload.as_ref()).for_each(&mut add);
         let consumed = self.consumed.iter().flat_map(|of| &of.writes).map(|write| &write.value);
         for value in self.writes.iter().chain(consumed) {
-            (0..).map_while(|part| value.payload(part)).for_each(&mut add);
+            value.payloads().iter().for_each(&mut add);
         }
         Ok(total)
     }

@@ -151,7 +151,12 @@ fn bounds_of(prefix: &str) -> Option<([u8; 16], [u8; 16])> {
     Some((low, high))
 }
 
-pub(crate) fn writes_of(backend: &PostgresBackend, of: &[&CheckpointRef]) -> Result<Vec<Vec<WriteRecord>>, StoreError> {
+pub(crate) fn writes_of(
+    backend: &PostgresBackend,
+    of: &[&CheckpointRef],
+    bytes: usize,
+) -> Result<Vec<Vec<WriteRecord>>, StoreError> {
+    let of = if of.len() > 1 && bytes < usize::MAX { &of[..page_of(backend, of, bytes)?] } else { of };
     let wanted: Vec<_> = of.iter().map(|point| at(point)).collect();
     let mut queries = vec![query_at(sql::RECORDS_AT, &wanted, [])];
     queries.extend(write_queries(&wanted));
@@ -160,6 +165,23 @@ pub(crate) fn writes_of(backend: &PostgresBackend, of: &[&CheckpointRef]) -> Res
         kept(point, found)?;
     }
     points::writes(&answers[1..4], of.len())
+}
+
+/// Returns how many of the first checkpoints have rows of writes of `bytes` bytes: the last of them may have more.
+fn page_of(backend: &PostgresBackend, of: &[&CheckpointRef], bytes: usize) -> Result<usize, StoreError> {
+    let wanted: Vec<_> = of.iter().map(|point| at(point)).collect();
+    let mut sizes = vec![0_usize; of.len()];
+    for row in &one(backend, query_at(read_sql::WRITE_SIZES_AT, &wanted, []))? {
+        let mut cells = Cells::of(row);
+        let at = place_of(&mut cells, of.len())?;
+        sizes[at] = usize::try_from(cells.next::<i64>()?).unwrap_or(usize::MAX);
+    }
+    let mut sum = 0_usize;
+    let reaches = |size: &usize| {
+        sum = sum.saturating_add(*size);
+        sum >= bytes
+    };
+    Ok(sizes.iter().position(reaches).map_or(of.len(), |last| last + 1))
 }
 
 pub(crate) fn operations(

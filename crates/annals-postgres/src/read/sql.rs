@@ -1,6 +1,6 @@
 //! The statements of reads.
 
-use crate::sql::{change_columns, children, lease_columns, lineage, record_columns, wanted};
+use crate::sql::{change_columns, children, items_of_child, lease_columns, lineage, newest_to, record_columns, wanted};
 
 /// The heads of namespaces, with the leases of their threads.
 pub(crate) const HEADS: &str = concat!(
@@ -52,6 +52,24 @@ pub(crate) const ORDINALS_AT: &str = concat!(
     " FROM lineage l JOIN checkpoint c ON c.thread = l.thread AND c.branch = l.branch AND c.ordinal <= l.top \
      JOIN thread t ON t.number = c.thread JOIN namespace n ON n.thread = c.thread AND n.number = c.namespace \
      WHERE c.ordinal = ANY ($4::bigint[])"
+);
+
+/// The bytes of the rows that the writes of the checkpoints that are asked for are read from.
+pub(crate) const WRITE_SIZES_AT: &str = concat!(
+    wanted!(),
+    children!(),
+    " SELECT s.n, sum(s.bytes)::bigint FROM (\
+     SELECT w.n, octet_length(x.value) AS bytes FROM wanted w \
+     JOIN task_write x ON x.thread = w.thread AND x.branch = w.branch AND x.ordinal = w.ordinal \
+     UNION ALL \
+     SELECT h.n, octet_length(c.consumed) + (SELECT coalesce(sum(octet_length(x.content)), 0) \
+     FROM unnest(c.contents) AS x (content)) FROM child h \
+     JOIN checkpoint c ON c.thread = h.thread AND c.branch = h.branch AND c.ordinal = h.ordinal \
+     WHERE c.consumed IS NOT NULL \
+     UNION ALL \
+     SELECT h.n, coalesce(octet_length(i.data), 0) + coalesce(octet_length(i.body), 0)",
+    items_of_child!(),
+    ") s GROUP BY s.n"
 );
 
 /// The newest checkpoint of a namespace that a run made.
@@ -192,12 +210,18 @@ pub(crate) const OPERATION_CHANGES: &str = "SELECT c.operation, t.id, c.field, c
      ORDER BY o.number DESC LIMIT $3)";
 
 /// The tasks of heads that sleep.
-pub(crate) const TIMERS_DUE: &str = "SELECT t.id, n.path, x.checkpoint, x.task, x.wake_at \
-     FROM timer x JOIN namespace n ON n.thread = x.thread AND n.number = x.namespace AND n.head = x.checkpoint \
-     JOIN thread t ON t.number = x.thread WHERE x.wake_at <= $1 \
-     ORDER BY x.wake_at, t.id, n.path, x.task LIMIT $2";
+pub(crate) const TIMERS_DUE: &str = concat!(
+    "SELECT t.id, n.path, y.checkpoint, y.task, y.wake_at \
+     FROM timer y JOIN namespace n ON n.thread = y.thread AND n.number = y.namespace \
+     JOIN thread t ON t.number = y.thread CROSS JOIN LATERAL ",
+    newest_to!("n.head"),
+    " h WHERE h.id = y.checkpoint AND y.wake_at <= $1 ORDER BY y.wake_at, t.id, n.path, y.task LIMIT $2"
+);
 
-pub(crate) const TIMERS_OF: &str = "SELECT t.id, n.path, x.checkpoint, x.task, x.wake_at \
+pub(crate) const TIMERS_OF: &str = concat!(
+    "SELECT t.id, n.path, y.checkpoint, y.task, y.wake_at \
      FROM thread t JOIN namespace n ON n.thread = t.number \
-     JOIN timer x ON x.thread = n.thread AND x.namespace = n.number AND x.checkpoint = n.head \
-     WHERE t.id = $1 AND n.path = $2 ORDER BY x.wake_at, x.task";
+     JOIN timer y ON y.thread = n.thread AND y.namespace = n.number CROSS JOIN LATERAL ",
+    newest_to!("n.head"),
+    " h WHERE h.id = y.checkpoint AND t.id = $1 AND n.path = $2 ORDER BY y.wake_at, y.task"
+);

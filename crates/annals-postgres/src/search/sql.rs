@@ -1,6 +1,6 @@
 //! The statements of searches.
 
-use crate::sql::{change_columns, item_columns, lineage, record_columns, wanted};
+use crate::sql::{change_columns, item_columns, lineage, newest_to, record_columns, wanted};
 
 /// Every item that a kept checkpoint put or deleted in a list of a lineage.
 pub(crate) const ITEM_HISTORY_AT: &str = concat!(

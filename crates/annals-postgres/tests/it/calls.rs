@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use annals::base::{Namespace, ThreadId};
 use annals::history::CopyOptions;
 use annals::prelude::{Message, Messages, State};
-use annals::store::batch::{Batch, NewCheckpoint};
+use annals::store::batch::{Batch, NewCheckpoint, Parent};
 use annals::store::lease::{LeaseOwner, NewLease};
 use annals::store::log::{ClaimQuery, LogExt};
 use annals::store::record::{TaskKind, TaskRecord};
@@ -22,6 +23,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("calls::of_a_graph".into(), Box::new(of_a_graph)),
         ("calls::of_an_approval".into(), Box::new(of_an_approval)),
         ("calls::of_a_copy".into(), Box::new(of_a_copy)),
+        ("calls::plans_of_empty_tables".into(), Box::new(plans_of_empty_tables)),
     ]
 }
 
@@ -63,15 +65,15 @@ pub(crate) fn of_a_log(server: &Server) {
             1 => NewLease::claim(owner, now, until),
             _ => NewLease::release(LeaseOwner::new([number - 1; 16])),
         };
-        let thread = annals::base::ThreadId::new("t").expect("an id");
+        let thread = ThreadId::new("t").expect("an id");
         store.commit(&Batch::of_lease(thread, lease)).expect("the lease is free");
     };
     assert_eq!(round_trips(&backend, claim), 1, "the lease of a thread");
     let mut number = 0;
     let claims = || {
         number += 1;
-        let thread = annals::base::ThreadId::new(format!("queued {number}")).expect("an id");
-        let mut batch = Batch::new(thread.clone(), annals::base::Namespace::root(), None);
+        let thread = ThreadId::new(format!("queued {number}")).expect("an id");
+        let mut batch = Batch::new(thread.clone(), Namespace::root(), None);
         let id = store.mint_checkpoint(0, None);
         let mut new = NewCheckpoint::new(id, None, 0, annals::store::Source::Input, store.now());
         new.metadata = Some(r#"{"graph": "work"}"#.into());
@@ -153,4 +155,47 @@ fn of_a_copy(server: &Server) {
     };
     let trips = round_trips(&backend, read);
     assert!((MESSAGES..3 * MESSAGES + 40).contains(&trips), "{trips}");
+}
+
+/// Statements that were planned while their tables were empty are planned anew: calls do not read a whole thread that
+/// another process has filled since.
+fn plans_of_empty_tables(server: &Server) {
+    const CHECKPOINTS: u64 = 4_000;
+    const CALLS: u64 = 400;
+    let (url, root) = (server.empty(), Namespace::root());
+    let schema = url.rsplit_once("%3D").expect("the URL names the schema").1.to_owned();
+    let reader = PostgresBackend::connect(&format!("{url}&application_name={schema}")).expect("it opens");
+    let thread = ThreadId::new("t").expect("an id");
+    let read = || reader.head_with_writes(&thread, &root).expect("a head is read");
+    assert!(read().is_none());
+    let tables =
+        ["thread", "namespace", "branch", "checkpoint", "item", "task_write"].map(|of| format!("{schema}.{of}"));
+    server.run(&format!("VACUUM ANALYZE {}", tables.join(", ")));
+    for _ in 0..20 {
+        assert!(read().is_none());
+    }
+    let backend = PostgresBackend::connect(&url).expect("it opens");
+    let store = Store::with_backend(Arc::new(backend), OpenOptions::new());
+    let (mut head, mut step) = (None, 0);
+    while step < CHECKPOINTS as i64 {
+        let mut batch = Batch::new(thread.clone(), root.clone(), head);
+        for _ in 0..1_000 {
+            let id = store.mint_checkpoint(step, head.as_ref());
+            let source = annals::store::Source::Update;
+            batch.checkpoints.push(NewCheckpoint::new(id, head.map(Parent::Local), step, source, store.now()));
+            (head, step) = (Some(id), step + 1);
+        }
+        store.commit(&batch).expect("it is stored");
+    }
+    for _ in 0..CALLS {
+        assert_eq!(read().map(|head| head.checkpoint), head);
+    }
+    drop((reader, store));
+    let first = |sql: &str| server.select(sql).first().and_then(|count| count.parse::<u64>().ok());
+    // The server has counted what a connection has read when that has ended.
+    let open = format!("SELECT count(*) FROM pg_stat_activity WHERE application_name = '{schema}'");
+    while first(&open) != Some(0) {}
+    let read = format!("SELECT sum(idx_tup_read)::bigint FROM pg_stat_user_indexes WHERE schemaname = '{schema}'");
+    let rows = first(&read).expect("a sum");
+    assert!((CALLS..CALLS * CHECKPOINTS / 4).contains(&rows), "{rows} entries of indexes were read");
 }

@@ -373,7 +373,7 @@ fn a_damaged_row_beside_the_checkpoints_costs_itself_alone() {
         assert_eq!(timers, if kind == LostKind::Timer { vec![2] } else { vec![1, 2] }, "{harm}");
         let written = store.writes(&at(&of, id)).unwrap();
         let values: Vec<u8> =
-            written.iter().filter_map(|write| write.value.payload(0)).map(|value| value.data[0]).collect();
+            written.iter().filter_map(|write| write.value.payloads().first()).map(|value| value.data[0]).collect();
         assert_eq!(values, if kind == LostKind::Writes { vec![2] } else { vec![1, 2] }, "{harm}");
         let facts: Vec<String> = store.fields(&of).unwrap().into_iter().map(|(field, _)| field.to_string()).collect();
         assert_eq!(facts.len(), if kind == LostKind::Operation { 1 } else { 2 }, "{harm}: {facts:?}");

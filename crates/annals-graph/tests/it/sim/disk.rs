@@ -326,9 +326,9 @@ impl Layer for Disk {
         self.inner.read(at, query, visit)
     }
 
-    fn writes_of(&self, at: &[&CheckpointRef]) -> Result<Vec<Vec<WriteRecord>>, StoreError> {
+    fn writes_of(&self, at: &[&CheckpointRef], bytes: usize) -> Result<Vec<Vec<WriteRecord>>, StoreError> {
         self.alive()?;
-        self.inner.writes_of(at)
+        self.inner.writes_of(at, bytes)
     }
 
     fn timer_rows(&self, query: &TimerQuery<'_>) -> Result<Vec<TimerRecord>, StoreError> {
