@@ -100,8 +100,7 @@ pub(super) fn limits(backend: &dyn Log) {
     let groups: Vec<_> = first.runs[0].groups.iter().map(|group| group.name.as_str()).collect();
     assert_eq!(groups, ["queue work", "customer ann of queue work"]);
     let next = claims(backend, &ask(3..9, 10, &[all(4), each.clone()]));
-    let shown = (&*names_of(&next), next.is_refused);
-    assert_eq!(shown, ("e f g", true), "a run without the key enters no group of it");
+    assert_eq!((&*names_of(&next), next.is_refused), ("e f g", true), "a run without the key enters no group of it");
     assert!(claims(backend, &ask(9..20, 11, &[all(4), each.clone()])).runs.is_empty());
     a.add(on(10, 1));
     release(&a, 1);
@@ -148,7 +147,6 @@ pub(super) fn race(backend: &dyn Log) {
         claims(backend, &ClaimQuery::new(owners, moment(50), moment(60)).queue("work", [])).runs
     };
     let runs = at_once(8, |process| (0..RUNS).flat_map(|round| take(process, round)).collect::<Vec<_>>()).concat();
-    let taken: Vec<&ThreadId> = runs.iter().map(|run| run.info.id()).collect();
-    assert_eq!(taken.len() as u64, RUNS, "each run is claimed, and once");
-    assert_eq!(BTreeSet::from_iter(&taken).len() as u64, RUNS, "{taken:?}");
+    let taken: BTreeSet<&ThreadId> = runs.iter().map(|run| run.info.id()).collect();
+    assert_eq!([runs.len(), taken.len()], [RUNS as usize; 2], "each run is claimed, and once: {taken:?}");
 }

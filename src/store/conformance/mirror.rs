@@ -42,9 +42,6 @@ struct Mirrored {
 /// The checkpoints of a whole comparison that are compared in full: all were when they were committed.
 const DEEP_AT_ONCE: usize = 16;
 
-/// The bytes of a page of writes in every second comparison.
-const PAGE_BYTES: usize = 64;
-
 /// The attempts to see the newest checkpoints, each 5 ms after the one before.
 const ATTEMPTS: usize = 12_000;
 
@@ -76,9 +73,8 @@ impl Layer for Mirror<'_> {
         let first = held.order.len();
         held.commit(batch);
         held.order[first..].iter().for_each(|at| held.compare_point(self.log, at));
-        let places: BTreeSet<MirrorPlace> =
-            batch.parts().map(|part| (part.thread.clone(), part.namespace.clone())).collect();
-        held.compare_heads(self.log, |place| places.contains(place));
+        let is_of = |place: &MirrorPlace, part: &Batch| (&part.thread, &part.namespace) == (&place.0, &place.1);
+        held.compare_heads(self.log, |place| batch.parts().any(|part| is_of(place, part)));
         Ok(())
     }
 
@@ -316,12 +312,10 @@ impl Mirrored {
         let mut timers: Vec<TimerRecord> = self.timers.iter().filter_map(sleeps).collect();
         timers.sort_by_key(|timer| timer.wake_at);
         assert_eq!(log.timers(None, 1_000).expect("timers are listed"), timers);
-        for due_by in timers.iter().map(|timer| timer.wake_at).collect::<BTreeSet<_>>() {
-            for limit in [1, 9] {
-                let due = timers.iter().filter(|timer| timer.wake_at <= due_by).take(limit);
-                let found = log.timers(Some(due_by), limit).expect("timers are listed");
-                assert!(found.iter().eq(due), "due by {due_by:?}");
-            }
+        for (due_by, limit) in timers.iter().map(|timer| timer.wake_at).zip([1, 9].into_iter().cycle()) {
+            let due = timers.iter().filter(|timer| timer.wake_at <= due_by).take(limit);
+            let found = log.timers(Some(due_by), limit).expect("timers are listed");
+            assert!(found.iter().eq(due), "due by {due_by:?}");
         }
         for (place @ (thread, namespace), head) in self.heads.iter().filter(|(place, _)| of(place)) {
             let at = CasePlace { backend: log, thread: thread.clone(), namespace: namespace.clone() };
@@ -367,10 +361,7 @@ impl Mirrored {
         for (n, (at, record)) in all.into_iter().zip(records).enumerate() {
             let record = record.filter(|record| record.point == *at).expect("it is stored");
             let stored = if self.is_pruned(at) { None } else { writes.next() };
-            let turn = n + self.comparisons;
-            // The states of a third are read again, with what is in them of fewer.
-            let stored = stored.filter(|_| turn.is_multiple_of(3) || turn.is_multiple_of(step));
-            self.compare_found(log, &record, stored, turn.is_multiple_of(step));
+            self.compare_found(log, &record, stored.filter(|_| (n + self.comparisons).is_multiple_of(step)));
             assert!(std::mem::replace(&mut seq, record.seq) < record.seq, "the order of the log at {at:?}");
             let opened = &self.point(at).opened;
             assert_eq!(branches.entry(record.branch).or_insert(opened), &opened, "the branch of {at:?}");
@@ -384,9 +375,7 @@ impl Mirrored {
         let has_head =
             |thread: &&&ThreadId| matches!(self.heads.get(&((**thread).clone(), Namespace::root())), Some(Some(_)));
         assert!(listed.iter().map(|of| &of.id).eq(threads.iter().filter(has_head).copied()), "{listed:?}");
-        for (n, ThreadRecord { id, head, created_at, .. }) in (1..).zip(&listed) {
-            let page = log.threads(Some(id), 2).expect("threads are listed");
-            assert!(page.iter().eq(listed[n..].iter().take(2)), "the page after {id}");
+        for ThreadRecord { id, head, created_at, .. } in &listed {
             assert_eq!(Some(head.point.checkpoint), self.heads[&(id.clone(), Namespace::root())]);
             let first = self.order.iter().find(|at| at.thread == *id).map(|at| self.point(at));
             assert_eq!(first.map(|first| first.state.checkpoint.created_at), Some(*created_at));
@@ -395,12 +384,11 @@ impl Mirrored {
 
     /// Reads the writes of checkpoints, in turns at once and by pages of few bytes.
     fn writes_in_pages(&self, log: &dyn Log, kept: &[&CheckpointRef]) -> Vec<Vec<WriteRecord>> {
-        let bytes = if self.comparisons.is_multiple_of(2) { PAGE_BYTES } else { usize::MAX };
+        let bytes = if self.comparisons.is_multiple_of(2) { 64 } else { usize::MAX };
         let mut found: Vec<Vec<WriteRecord>> = Vec::new();
         while found.len() < kept.len() {
             let page = log.writes_of(&kept[found.len()..], bytes).expect("reads writes");
-            let all_but_last = page.split_last().expect("a page has a checkpoint").1;
-            let values = all_but_last.iter().flatten().flat_map(|write| write.value.payloads());
+            let values = page[..page.len() - 1].iter().flatten().flat_map(|write| write.value.payloads());
             assert!(values.map(Payload::len).sum::<usize>() < bytes, "a page ends at {bytes} bytes");
             found.extend(page);
         }
@@ -447,12 +435,11 @@ impl Mirrored {
     fn compare_point(&self, log: &dyn Log, at: &CheckpointRef) {
         let found = log.checkpoint(at).expect("reads a checkpoint").expect("it is stored");
         assert_eq!(found.point, *at);
-        self.compare_found(log, &found, Some(log.writes(at).expect("reads writes")), true);
+        self.compare_found(log, &found, Some(log.writes(at).expect("reads writes")));
     }
 
-    /// Compares the rest of a checkpoint of which the record and the writes were read; of one that is pruned there are
-    /// none.
-    fn compare_found(&self, log: &dyn Log, found: &CheckpointRecord, stored: Option<Vec<WriteRecord>>, is_deep: bool) {
+    /// Compares a checkpoint whose record was read: with its writes also its state, its lists and its lineage.
+    fn compare_found(&self, log: &dyn Log, found: &CheckpointRecord, stored: Option<Vec<WriteRecord>>) {
         let at = &found.point;
         let MirrorPoint { mut state, lists, writes, .. } = self.point(at).clone();
         (state.checkpoint.seq, state.checkpoint.branch) = (found.seq, found.branch);
@@ -465,8 +452,8 @@ impl Mirrored {
         }
         assert_eq!(*found, state.checkpoint, "the record");
         let Some(stored) = stored else { return };
-        assert!(log.state(at).expect("reads a state") == state, "the state at {at:?}");
         assert!(stored.iter().eq(writes.values()), "the writes of {at:?}: {stored:?}");
+        assert!(log.state(at).expect("reads a state") == state, "the state at {at:?}");
         // The items of a list are visited only if they are wanted.
         let wants = |channel: &str| number(at.checkpoint).is_multiple_of(2) || channel != "other";
         let rows = |items: &MirrorItems| -> Vec<_> {
@@ -493,9 +480,6 @@ impl Mirrored {
         let expected =
             state.channels.iter().map(|of| (of.clone(), items(of).map_or(Vec::new(), |(items, _)| rows(items))));
         assert!(whole.iter().cloned().eq(expected), "the whole state at {at:?}: {whole:?}");
-        if !is_deep {
-            return;
-        }
         let place = CasePlace { backend: log, thread: at.thread.clone(), namespace: at.namespace.clone() };
         let (n, from) = (number(at.checkpoint), number(at.checkpoint) % 17);
         for (channel, (items, reference)) in &lists {
@@ -522,34 +506,31 @@ impl Mirrored {
         let points = lineage.iter().map(|point| Some(&point.state.checkpoint.point));
         assert!(found.eq(std::iter::once(None).chain(points)), "the lineage of {at:?}");
         let channels = lineage[0].state.channels.iter().map(|of| Some(&*of.channel));
-        for (n, channel) in channels.chain([None, Some("never")]).enumerate() {
-            // Of each channel the whole lineage or its newer half, at the next checkpoint the other one.
-            let down_to = [0, lineage.len() as u64 / 2][(n + lineage.len()) % 2];
-            {
-                let kept = lineage.iter().filter(|point| !self.is_pruned(&point.state.checkpoint.point));
-                let written = kept.flat_map(|point| {
-                    let ordinal = point.state.checkpoint.ordinal;
-                    let wanted = move |of: &&ChannelRecord| channel.is_none_or(|channel| channel == &*of.channel);
-                    let channels = point.state.channels.iter().filter(wanted).filter(move |of| of.ordinal == ordinal);
-                    let channels = channels.filter(move |_| ordinal >= down_to);
-                    channels.map(|of| (of.clone(), point.changed.get(&of.channel).cloned().unwrap_or(0..0)))
-                });
-                let (written, changed): (Vec<ChannelRecord>, Vec<Range<u64>>) = written.unzip();
-                let mut found: Vec<VersionRecord> =
-                    seen(|found| log.versions(at, channel, down_to, &mut |version| see(found, version.clone())));
-                let is_of_items =
-                    |of: &VersionRecord| of.positions.is_some() == (of.channel.value == ChannelValue::Items);
-                assert!(found.iter().all(is_of_items), "{found:?}");
-                assert!(found.is_sorted_by_key(|of| Reverse(of.channel.ordinal)), "newest first");
-                found.sort_by_key(|of| (Reverse(of.channel.ordinal), Arc::clone(&of.channel.channel)));
-                let shown = || format!("the versions of {channel:?} down to {down_to} at {at:?}");
-                assert!(found.iter().map(|of| &of.channel).eq(&written), "{}: {found:?}", shown());
-                let holds = |(of, changed): (&VersionRecord, &Range<u64>)| {
-                    let of = of.positions.clone().unwrap_or(0..0);
-                    of.start <= changed.start && changed.end <= of.end || changed.is_empty()
-                };
-                assert!(found.iter().zip(&changed).all(holds), "the positions of {}: {found:?}", shown());
-            }
+        // Of each channel the whole lineage or its newer half, at the next checkpoint the other one.
+        let spans = [0, lineage.len() as u64 / 2].into_iter().cycle().skip(lineage.len() % 2);
+        for (channel, down_to) in channels.chain([None, Some("never")]).zip(spans) {
+            let kept = lineage.iter().filter(|point| !self.is_pruned(&point.state.checkpoint.point));
+            let written = kept.flat_map(|point| {
+                let ordinal = point.state.checkpoint.ordinal;
+                let wanted = move |of: &&ChannelRecord| channel.is_none_or(|channel| channel == &*of.channel);
+                let channels = point.state.channels.iter().filter(wanted).filter(move |of| of.ordinal == ordinal);
+                let channels = channels.filter(move |_| ordinal >= down_to);
+                channels.map(|of| (of.clone(), point.changed.get(&of.channel).cloned().unwrap_or(0..0)))
+            });
+            let (written, changed): (Vec<ChannelRecord>, Vec<Range<u64>>) = written.unzip();
+            let mut found: Vec<VersionRecord> =
+                seen(|found| log.versions(at, channel, down_to, &mut |version| see(found, version.clone())));
+            let is_of_items = |of: &VersionRecord| of.positions.is_some() == (of.channel.value == ChannelValue::Items);
+            assert!(found.iter().all(is_of_items), "{found:?}");
+            assert!(found.is_sorted_by_key(|of| Reverse(of.channel.ordinal)), "newest first");
+            found.sort_by_key(|of| (Reverse(of.channel.ordinal), Arc::clone(&of.channel.channel)));
+            let shown = || format!("the versions of {channel:?} down to {down_to} at {at:?}");
+            assert!(found.iter().map(|of| &of.channel).eq(&written), "{}: {found:?}", shown());
+            let holds = |(of, changed): (&VersionRecord, &Range<u64>)| {
+                let of = of.positions.clone().unwrap_or(0..0);
+                of.start <= changed.start && changed.end <= of.end || changed.is_empty()
+            };
+            assert!(found.iter().zip(&changed).all(holds), "the positions of {}: {found:?}", shown());
         }
     }
 }

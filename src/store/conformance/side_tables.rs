@@ -126,10 +126,8 @@ pub(super) fn kv_random(backend: &dyn Log) {
         let changes = [pick(true), pick(false), pick(false)];
         change(backend, &changes);
         changes.iter().for_each(|change| mirror.change(change));
-        if step.is_multiple_of(3) {
-            mirror.compare(backend, moment(now));
-            mirror.compare(backend, moment(now + 60));
-        }
+        let later = [0, 60].into_iter().filter(|_| step.is_multiple_of(3));
+        later.for_each(|later| mirror.compare(backend, moment(now + later)));
     }
     clean(backend);
 }
