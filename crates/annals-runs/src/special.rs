@@ -35,7 +35,7 @@ variants! {
         /// The message of the node's own error, of a task whose failure another one handles.
         ErrorMessage => (-9, "__error_message__"),
         /// A message of a task as far as it was streamed, until the task has ended: [`PartialMessage`].
-        Partial => (PartialMessage::INDEX, PartialMessage::CHANNEL),
+        Partial => (PartialMessage::PLACE.1, PartialMessage::PLACE.0),
         /// The record of a called task: the hash of its arguments, its begin and duration in microseconds, and the
         /// attempt of its caller, from 0. A plain write of the channel has the returned value as a fifth member:
         /// [`EndedCall`].

@@ -253,11 +253,11 @@ impl ThreadRuns for Thread {
     }
 
     fn pause(&self) -> Result<(), StoreError> {
-        self.facts().pause().save()
+        self.facts().paused(true).save()
     }
 
     fn resume(&self) -> Result<(), StoreError> {
-        self.facts().unpause().save()
+        self.facts().paused(false).save()
     }
 
     fn open_interrupts(&self) -> Result<Vec<OpenInterrupt>, StoreError> {

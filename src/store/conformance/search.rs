@@ -9,19 +9,26 @@ pub(super) fn with_and_without_index(backend: &dyn Log, case: fn(&dyn Log)) {
     let all: Vec<ThreadId> = threads(backend).into_iter().map(|id| ThreadId::new(id).expect("an id")).collect();
     _ = backend.delete_threads(&all).expect("deletes");
     reclaim(backend);
-    backend.enable_search(&SearchOptions::new().unsealed()).expect("indexes an empty log");
+    backend.searches().expect("it searches").enable(&SearchOptions::new().unsealed()).expect("indexes an empty log");
     case(backend);
     clean(backend);
-    backend.disable_search().expect("removes the index");
-    assert_eq!(backend.search_index().expect("reads the state"), None);
+    backend.searches().expect("it searches").disable().expect("removes the index");
+    assert_eq!(backend.searches().expect("it searches").index().expect("reads the state"), None);
 }
 
 fn page(backend: &dyn Log, query: &SearchQuery) -> SearchPage {
-    let page = backend.search(query).expect("searches");
-    if backend.search_index().expect("reads the state").is_some() {
-        backend.enable_search(&SearchOptions::new().unsealed()).expect("indexes the rest");
-        assert_eq!(backend.search_index().expect("reads the state").map(|index| index.behind), Some(0));
-        assert_eq!(backend.search(query).expect("searches"), page, "entries that are indexed, and that are not");
+    let page = backend.searches().expect("it searches").search(query).expect("searches");
+    if backend.searches().expect("it searches").index().expect("reads the state").is_some() {
+        backend.searches().expect("it searches").enable(&SearchOptions::new().unsealed()).expect("indexes the rest");
+        assert_eq!(
+            backend.searches().expect("it searches").index().expect("reads the state").map(|index| index.behind),
+            Some(0)
+        );
+        assert_eq!(
+            backend.searches().expect("it searches").search(query).expect("searches"),
+            page,
+            "entries that are indexed, and that are not"
+        );
     }
     page
 }
@@ -281,7 +288,7 @@ pub(super) fn hostile(backend: &dyn Log) {
         searches.iter().for_each(|text| assert_eq!(found(text), [n], "{text:?}"));
     }
     assert_eq!(found("grams:x"), [0; 0]);
-    assert_eq!(refusal(backend.search(&query(" \t"))), "text of a search");
+    assert_eq!(refusal(backend.searches().expect("it searches").search(&query(" \t"))), "text of a search");
 }
 
 pub(super) fn long_texts(backend: &dyn Log) {
