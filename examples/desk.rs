@@ -55,7 +55,7 @@ fn main() -> Result<()> {
     let by_train = before.fork_to("trip by train")?;
     turn(&by_train, "By train, please")?;
     println!("{}", diff(&before, &chat.at("@")?)?);
-    chat.facts().archive().save()?;
+    chat.facts().archived(true).save()?;
     assert_eq!(store.threads_with(ThreadQuery::new())?.len(), 2, "archived threads are passed over");
 
     for sum in store.usage(UsageQuery::new().by_model())? {

@@ -110,19 +110,9 @@ impl Error {
         self.kind() == ErrorKind::Conflict
     }
 
-    /// Returns whether another process was writing.
-    pub fn is_busy(&self) -> bool {
-        self.kind() == ErrorKind::Busy
-    }
-
     /// Returns whether repeating the call may succeed and is safe.
     pub fn is_retryable(&self) -> bool {
         self.kind().is_retryable()
-    }
-
-    /// Returns whether it is not known if the last commit is stored.
-    pub fn is_outcome_unknown(&self) -> bool {
-        self.kind() == ErrorKind::OutcomeUnknown
     }
 
     /// Returns whether a node, path or reducer of the user failed.

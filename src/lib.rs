@@ -344,7 +344,7 @@
 //! #     thread.append("messages", [Message::human(format!("message {n}"))])?;
 //! # }
 //! let plan = thread.prune_plan(&PrunePolicy::new().keep_last(10))?;
-//! println!("{} checkpoints, about {} bytes", plan.checkpoints(), plan.estimate()?.bytes);
+//! println!("{} checkpoints, about {} bytes", plan.points().len(), plan.estimate()?.bytes);
 //! plan.run()?;
 //!
 //! assert_eq!(thread.history()?.count(), 10);

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use crate::base::limits::{
-    BATCH_CHECKPOINTS_MAX, CHANNELS_MAX, COLLECTED_BYTES_MAX, DELETED_THREADS_MAX, HISTORY_PAGE_ROWS,
-    ITEM_ID_BYTES_MAX, LEASE_DEFAULT, LEASE_MIN, MAP_POSITION_MIN, NAME_BYTES_MAX, PAGE_ROWS_MAX, TEXT_POSITION_MIN,
-    VALUE_BYTES_MAX,
+    BATCH_CHECKPOINTS_MAX, COLLECTED_BYTES_MAX, DELETED_THREADS_MAX, HISTORY_PAGE_ROWS, ITEM_ID_BYTES_MAX,
+    LEASE_DEFAULT, LEASE_MIN, MAP_POSITION_MIN, NAME_BYTES_MAX, PAGE_ROWS_MAX, TEXT_POSITION_MIN, VALUE_BYTES_MAX,
 };
 
 /// Decoded heads that a handle of a store caches; they are searched in order.
@@ -31,6 +30,14 @@ pub(crate) const CLAIM_TIMERS: usize = 64;
 pub(crate) const LEASE_GROUP_LIMIT_MAX: u64 = 10_000;
 /// Threads that a walk over all of them reads at once.
 pub(crate) const WORKER_PAGE_ROWS: usize = 256;
+/// Channels that one batch may change, and that one graph may have.
+pub(crate) const CHANNELS_MAX: usize = 10_000;
+/// Problems that one report names: damaged rows of a check, and items that an export or import did not understand.
+pub(crate) const PROBLEMS_MAX: usize = 100;
+/// Characters of a value in a line of a diff.
+pub(crate) const BRIEF_CHARS_MAX: usize = 100;
+/// Lost things that the report of a recovery names.
+pub(crate) const LOST_MAX: usize = 10_000;
 /// Messages that one checkpoint of an import brings.
 pub(crate) const IMPORT_MESSAGES_MAX: usize = 1_000;
 /// Bytes of the text of a point, or of a range of two points.

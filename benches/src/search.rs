@@ -73,7 +73,7 @@ fn served(opened: &OpenedStore, drawn: &[SearchedWords]) -> Result<Vec<f64>> {
 fn times(backend: &SqliteBackend, queries: &[SearchQuery]) -> Result<Vec<f64>> {
     let mut times = Vec::with_capacity(queries.len());
     for query in queries {
-        let (us, page) = timed(|| Ok(backend.search(query)?))?;
+        let (us, page) = timed(|| Ok(backend.searches()?.search(query)?))?;
         let words_are_shown = page.hits.iter().all(|hit| !hit.snippet.matches.is_empty());
         same("hits with matches", words_are_shown, true)?;
         times.push(us);

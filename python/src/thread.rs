@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use annals::base::{CheckpointId, Map, Value};
 use annals::history::{
-    History, HistoryFilter, ImportOptions, MessageCompaction, ModelUsage, NewItem, OnConflict, Operation, Thread,
-    ThreadWrite,
+    FactsUpdate, History, HistoryFilter, ImportOptions, MessageCompaction, ModelUsage, NewItem, OnConflict, Operation,
+    Thread, ThreadWrite,
 };
 use annals::message::{LangChainFormat, Message, MessageLike, OpenAiFormat, any_message, convert_to_messages};
 use annals_pydantic_ai::PydanticAiFormat;
@@ -374,16 +374,8 @@ impl PyThread {
         };
         facts = add_labels.into_iter().flatten().fold(facts, |facts, label| facts.label(label));
         facts = remove_labels.into_iter().flatten().fold(facts, |facts, label| facts.remove_label(label));
-        facts = match archived {
-            Some(true) => facts.archive(),
-            Some(false) => facts.unarchive(),
-            None => facts,
-        };
-        facts = match pinned {
-            Some(true) => facts.pin(),
-            Some(false) => facts.unpin(),
-            None => facts,
-        };
+        facts = archived.into_iter().fold(facts, FactsUpdate::archived);
+        facts = pinned.into_iter().fold(facts, FactsUpdate::pinned);
         py.detach(|| facts.save()).map_err(raise)
     }
 

@@ -116,11 +116,6 @@ impl<T> KeyMap<T> {
         near.find(|(_, entry)| *entry.key == *key)?.1.value.as_ref()
     }
 
-    /// Returns whether the map has a key.
-    pub fn contains_key(&self, key: &str) -> bool {
-        self.get(key).is_some()
-    }
-
     /// Returns the entries in the order of their keys.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &T)> + ExactSizeIterator {
         let mut entries: Vec<(&str, &T)> = Vec::with_capacity(self.len());

@@ -17,7 +17,8 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use index::Keyed;
-pub use iter::{Iter, Positions};
+pub use iter::Iter;
+use iter::Positions;
 
 /// A persistent list, shared by its clones.
 ///
@@ -30,11 +31,9 @@ pub use iter::{Iter, Positions};
 ///
 /// let mut list: List<i32> = [1, 2].into_iter().collect();
 /// let before = list.clone();
-/// let position = list.push(3);
-/// list.remove(0);
-/// assert_eq!(list.to_vec(), [2, 3]);
+/// list.extend([3]);
+/// assert_eq!(list.to_vec(), [1, 2, 3]);
 /// assert_eq!(before.to_vec(), [1, 2]);
-/// assert_eq!((position, list.position_of(1)), (2, Some(2)), "a position stays what it was");
 /// ```
 pub struct List<T> {
     items: tree::Tree<u64, Arc<T>>,
@@ -81,7 +80,7 @@ impl<T> List<T> {
 
     /// Returns the items in order.
     pub fn iter(&self) -> Iter<'_, T> {
-        Iter(self.iter_positions())
+        Iter(Positions::new(&self.items, 0))
     }
 
     /// Returns the last `n` items in order; all if there are fewer.
@@ -90,12 +89,15 @@ impl<T> List<T> {
     }
 
     /// Returns the items with their positions, in order.
-    pub fn iter_positions(&self) -> Positions<'_, T> {
+    pub fn iter_positions(&self) -> impl DoubleEndedIterator<Item = (u64, &Arc<T>)> + ExactSizeIterator + Clone {
         Positions::new(&self.items, 0)
     }
 
     /// Returns the items from a position on with their positions, in order.
-    pub fn iter_from(&self, position: u64) -> Positions<'_, T> {
+    pub fn iter_from(
+        &self,
+        position: u64,
+    ) -> impl DoubleEndedIterator<Item = (u64, &Arc<T>)> + ExactSizeIterator + Clone {
         Positions::new(&self.items, self.items.rank(&position))
     }
 
@@ -112,20 +114,15 @@ impl<T> List<T> {
         self.items.is_same(&other.items)
     }
 
-    /// Returns the position after the last one ever used: the next [`push`](Self::push) takes it.
+    /// Returns the position after the last one ever used: the next item takes it.
     pub fn end_position(&self) -> u64 {
         self.end
     }
 
     /// Returns the position of the item with this index.
-    pub fn position_of(&self, index: usize) -> Option<u64> {
+    pub(crate) fn position_of(&self, index: usize) -> Option<u64> {
         let (leaf, at) = self.items.leaf_at(index);
         leaf.get(at).map(|entry| entry.0)
-    }
-
-    /// Returns the index of the item at a position.
-    pub fn index_of(&self, position: u64) -> Option<usize> {
-        self.items.get(&position).map(|_| self.items.rank(&position))
     }
 
     /// Returns the item at a position, shared.
@@ -134,7 +131,7 @@ impl<T> List<T> {
     }
 
     /// Adds an item at the end, and returns its position.
-    pub fn push(&mut self, value: T) -> u64 {
+    pub(crate) fn push(&mut self, value: T) -> u64 {
         let position = self.end;
         debug_assert!(self.items.get(&position).is_none(), "the end position is free before a push");
         self.insert_at_position(position, value);
@@ -173,7 +170,7 @@ impl<T> List<T> {
     }
 
     /// Puts an item in the place of the one at a position, and returns whether there was one. Nothing happens if not.
-    pub fn replace(&mut self, position: u64, value: T) -> bool {
+    pub(crate) fn replace(&mut self, position: u64, value: T) -> bool {
         let Some(item) = self.items.get_mut(&position) else { return false };
         if let Some(index) = &mut self.index
             && index.covers(position)
@@ -189,7 +186,7 @@ impl<T> List<T> {
     }
 
     /// Removes the item at a position.
-    pub fn remove(&mut self, position: u64) -> Option<Arc<T>> {
+    pub(crate) fn remove(&mut self, position: u64) -> Option<Arc<T>> {
         let old = self.items.remove(&position)?;
         if let Some(index) = &mut self.index
             && index.covers(position)
@@ -201,7 +198,7 @@ impl<T> List<T> {
     }
 
     /// Removes all items, and returns the end position: later pushes go on from there.
-    pub fn clear(&mut self) -> u64 {
+    pub(crate) fn clear(&mut self) -> u64 {
         self.items = tree::Tree::default();
         self.index = None;
         self.end

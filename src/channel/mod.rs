@@ -8,7 +8,6 @@
 //! the cell half changed, so its caller drops it.
 
 mod append;
-mod barrier;
 mod key_map;
 mod last_value;
 pub mod list;
@@ -18,7 +17,6 @@ mod text;
 mod topic;
 
 pub(crate) use append::Append;
-pub use barrier::Barrier;
 pub(crate) use key_map::MergeEntries;
 pub use key_map::{KeyMap, MapEntry};
 pub(crate) use last_value::{AnyValue, Ephemeral, LastValue, Untracked};
@@ -71,13 +69,6 @@ pub struct ListChange {
     pub position: u64,
     /// The operation.
     pub op: ListOp,
-}
-
-impl ListChange {
-    /// Returns an operation on a position.
-    pub fn new(position: u64, op: ListOp) -> Self {
-        Self { position, op }
-    }
 }
 
 /// An operation on a position.

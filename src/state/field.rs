@@ -246,7 +246,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     /// # Errors
     /// An error of the reducer ends the update or the superstep that called it, as
     /// [`ChannelError::Reducer`](crate::channel::ChannelError::Reducer).
-    pub fn try_reduce<T, W, F>(
+    pub(crate) fn try_reduce<T, W, F>(
         name: impl Into<Arc<str>>,
         reducer: F,
         get: impl Fn(&S) -> &T + Send + Sync + 'static,
@@ -279,7 +279,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     ///
     /// # Errors
     /// As [`Field::try_reduce`].
-    pub fn try_reduce_first<T, F>(
+    pub(crate) fn try_reduce_first<T, F>(
         name: impl Into<Arc<str>>,
         reducer: F,
         get: impl Fn(&S) -> &T + Send + Sync + 'static,
@@ -483,7 +483,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     }
 
     /// Returns whether it is kept out of the input and the output of a graph.
-    pub fn is_private(&self) -> bool {
+    pub(crate) fn is_private(&self) -> bool {
         self.private
     }
 

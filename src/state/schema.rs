@@ -83,7 +83,7 @@ impl<S: Clone + Send + Sync + 'static> Schema<S> {
     }
 
     /// Returns the number of the schema: no other one of this process has it.
-    pub fn id(&self) -> usize {
+    pub(crate) fn id(&self) -> usize {
         self.id
     }
 

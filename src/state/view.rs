@@ -49,17 +49,8 @@ impl StateView {
     }
 
     /// Returns the names of the channels that hold something and are shown.
-    pub fn channels(&self) -> impl Iterator<Item = &str> {
+    fn channels(&self) -> impl Iterator<Item = &str> {
         self.shape.fields.iter().map(|field| &**self.shape.layout.name(*field))
-    }
-
-    /// Returns the value of a channel, `None` if it holds nothing or is not shown.
-    ///
-    /// # Errors
-    /// [`StateError`] if the value refuses to be serialized.
-    pub fn get(&self, channel: &str) -> Result<Option<Value>, StateError> {
-        let field = self.shape.fields.iter().find(|field| &**self.shape.layout.name(**field) == channel);
-        field.map(|field| self.shape.layout.to_value(&self.state, *field)).transpose()
     }
 
     /// Returns the channels with their values.
@@ -212,13 +203,8 @@ impl WritesView {
         wrote.iter().map(|(name, value)| (&**name, value)).chain(value.map(|value| (RETURN, value)))
     }
 
-    /// Returns whether nothing was written to the channels that are shown.
-    pub fn is_empty(&self) -> bool {
-        self.channels().next().is_none()
-    }
-
     /// Returns the name of the channel of each write.
-    pub fn channels(&self) -> impl Iterator<Item = &str> {
+    fn channels(&self) -> impl Iterator<Item = &str> {
         let fields = self.fields().map(|(layout, (field, _))| &**layout.name(*field));
         fields.chain(self.of_call().map(|(name, _)| name))
     }
@@ -232,14 +218,6 @@ impl WritesView {
             Ok((layout.name(*field).to_string(), layout.write_to_value(*field, write)?))
         });
         fields.chain(self.of_call().map(|(name, value)| Ok((name.to_owned(), value.clone())))).collect()
-    }
-
-    /// Returns the written channels with the values written to them; of several writes to one channel the last.
-    ///
-    /// # Errors
-    /// As [`WritesView::to_list`].
-    pub fn to_map(&self) -> Result<Map, StateError> {
-        Ok(self.to_list()?.into_iter().collect())
     }
 
     /// Returns the form of stream mode `updates`: null if nothing was written, a list of maps with one member each if

@@ -12,12 +12,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::base::limits::{
-    BATCH_CHECKPOINTS_MAX, CHANNELS_MAX, DELETED_THREADS_MAX, ITEM_ID_BYTES_MAX, NAME_BYTES_MAX, TASKS_MAX,
-    VALUE_BYTES_MAX,
+    BATCH_CHECKPOINTS_MAX, DELETED_THREADS_MAX, ITEM_ID_BYTES_MAX, NAME_BYTES_MAX, TASKS_MAX, VALUE_BYTES_MAX,
 };
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
 pub use crate::base::{ItemIndex, ListDelta, ListRef, Payload, WriteValue};
-use crate::limits::{METADATA_BYTES_MAX, NAMES_COMPARED_MAX, PARENTS_MAX, STEP_MAX, TASK_WRITES_MAX};
+use crate::limits::{CHANNELS_MAX, METADATA_BYTES_MAX, NAMES_COMPARED_MAX, PARENTS_MAX, STEP_MAX, TASK_WRITES_MAX};
 
 pub use super::chain::CommitChain;
 use super::error::StoreError;

@@ -11,7 +11,6 @@ use parking_lot::Mutex;
 
 use super::batch::Batch;
 use super::error::StoreError;
-use super::log::{CommitHandle, Log};
 
 /// The commits of one run, in their order.
 ///
@@ -40,7 +39,7 @@ use super::log::{CommitHandle, Log};
 /// second.checkpoints.push(checkpoint(first.head_after(), 1));
 ///
 /// // Neither call waits for the disk, and the second is stored only if the first is.
-/// let (first, second) = (chain.submit(&**store.backend(), first), chain.submit(&**store.backend(), second));
+/// let (first, second) = (store.submit(chain.append(first)), store.submit(chain.append(second)));
 /// first.wait()?;
 /// second.wait()?;
 /// assert!(chain.failure().is_none());
@@ -163,12 +162,6 @@ impl CommitChain {
     pub fn append(&self, mut batch: Batch) -> Batch {
         batch.chain = Some(self.clone());
         batch
-    }
-
-    /// Appends a batch to the chain and hands it to the background writer of `backend`, without waiting for it. The
-    /// handle reports the outcome: the errors of [`Log::submit`], and the failure of an earlier commit.
-    pub fn submit(&self, backend: &dyn Log, batch: Batch) -> CommitHandle {
-        backend.submit(self.append(batch))
     }
 
     /// Returns whether the chain has ended: every further commit of it is refused.

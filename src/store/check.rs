@@ -71,7 +71,7 @@ variants! {
 
 impl Invariant {
     /// Returns the number, from 1 on.
-    pub fn number(self) -> u32 {
+    pub(crate) fn number(self) -> u32 {
         self as u32 + 1
     }
 }
@@ -205,7 +205,7 @@ pub struct CheckReport {
 impl CheckReport {
     /// Adds a finding, unless there are 100 already.
     pub fn note(&mut self, finding: Finding) {
-        if self.problems.len() < crate::base::limits::PROBLEMS_MAX {
+        if self.problems.len() < crate::limits::PROBLEMS_MAX {
             self.problems.push(finding);
         }
     }

@@ -50,7 +50,7 @@ debug_fields!(Key { id });
 
 /// An authenticated cipher with associated data (AEAD) and keys of 32 bytes.
 ///
-/// The feature `encryption` brings [`XChaCha20Poly1305`]; another implementation is set with
+/// The feature `encryption` brings XChaCha20-Poly1305; another implementation is set with
 /// [`OpenOptions::cipher`](super::OpenOptions::cipher). The same key seals any number of values, so an implementation
 /// takes a nonce of its own for each of them, which it stores with the ciphertext.
 pub trait Cipher: Send + Sync + 'static {
@@ -82,7 +82,7 @@ pub struct CipherError;
 /// behind it.
 #[cfg(feature = "encryption")]
 #[derive(Clone, Copy, Debug, Default)]
-pub struct XChaCha20Poly1305;
+pub(crate) struct XChaCha20Poly1305;
 
 #[cfg(feature = "encryption")]
 impl Cipher for XChaCha20Poly1305 {

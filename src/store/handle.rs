@@ -7,13 +7,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::base::limits::UPDATE_ATTEMPTS_MAX;
-use crate::base::{CheckpointId, Clock, IdSource, RunId, ThreadId, Timestamp};
+use crate::base::{CheckpointId, Clock, IdSource, Namespace, RunId, ThreadId, Timestamp};
 use crate::span::span;
 
 use super::check::{CheckReport, CheckedUpTo};
 use super::cipher::Key;
 use super::error::StoreError;
-use super::heads::HeadCache;
+use super::heads::{CachedHead, HeadCache, HeadKey};
 use super::lease::LeaseOwner;
 use super::log::{CommitHandle, Erasure, FileStore, Log, LogExt};
 use super::memory::MemoryBackend;
@@ -480,7 +480,7 @@ impl Store {
     }
 
     /// Returns the actor that operations through this handle name by default.
-    pub fn actor(&self) -> Option<&Arc<str>> {
+    pub(crate) fn actor(&self) -> Option<&Arc<str>> {
         self.0.actor.as_ref()
     }
 
@@ -655,10 +655,16 @@ impl Store {
         &self.0.threads
     }
 
-    /// Returns the cache of decoded heads, for executors.
+    /// Takes the cached head of a namespace as `schema` decoded it, whatever checkpoint it is of. For executors.
     #[doc(hidden)]
-    pub fn head_cache(&self) -> &HeadCache {
-        &self.0.heads
+    pub fn take_head(&self, thread: &ThreadId, namespace: &Namespace, schema: HeadKey) -> Option<CachedHead> {
+        self.0.heads.take(thread, namespace, schema)
+    }
+
+    /// Caches a head, in place of an older one of the same namespace. For executors.
+    #[doc(hidden)]
+    pub fn cache_head(&self, head: CachedHead) {
+        self.0.heads.put(head);
     }
 
     /// Empties the cache of decoded heads; the next run loads its head from the file.

@@ -21,7 +21,7 @@ use super::record::CheckpointRef;
 pub enum HeadKey {
     /// A graph of an executor, by its number.
     Graph(usize),
-    /// A schema, by its [number](crate::state::Schema::id).
+    /// A schema, by its number.
     Schema(usize),
     /// The schema of a derived state, by its type.
     State(TypeId),
@@ -59,8 +59,7 @@ impl CachedHead {
 
 /// Heads, least recently used first.
 #[derive(Default)]
-#[doc(hidden)]
-pub struct HeadCache {
+pub(crate) struct HeadCache {
     heads: Mutex<Vec<CachedHead>>,
     bytes_max: usize,
 }
@@ -72,7 +71,7 @@ impl HeadCache {
     }
 
     /// Takes the head of a namespace as `schema` decoded it, whatever checkpoint it is of.
-    pub fn take(&self, thread: &ThreadId, namespace: &Namespace, schema: HeadKey) -> Option<CachedHead> {
+    pub(crate) fn take(&self, thread: &ThreadId, namespace: &Namespace, schema: HeadKey) -> Option<CachedHead> {
         let mut heads = self.heads.lock();
         let at = heads
             .iter()
@@ -81,7 +80,7 @@ impl HeadCache {
     }
 
     /// Caches a head, in place of an older one of the same namespace.
-    pub fn put(&self, head: CachedHead) {
+    pub(crate) fn put(&self, head: CachedHead) {
         if self.bytes_max == 0 {
             return;
         }

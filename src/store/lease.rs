@@ -321,7 +321,7 @@ impl NewLease {
     }
 
     /// Ends the lease with an epoch, also a live one: its owner is refused from then on.
-    pub fn break_of(owner: LeaseOwner, now: Timestamp, epoch: u64) -> Self {
+    pub(crate) fn break_of(owner: LeaseOwner, now: Timestamp, epoch: u64) -> Self {
         Self { over: Some(epoch), ..Self::require_unclaimed(owner, now) }
     }
 

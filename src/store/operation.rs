@@ -142,7 +142,7 @@ pub struct ExpectedNewest {
 
 impl ExpectedNewest {
     /// Describes the newest operation of a thread.
-    pub fn new(thread: ThreadId, operation: Option<u64>, checkpoint: Option<CheckpointId>) -> Self {
+    pub(crate) fn new(thread: ThreadId, operation: Option<u64>, checkpoint: Option<CheckpointId>) -> Self {
         Self { thread, operation, checkpoint }
     }
 

@@ -73,7 +73,7 @@ pub struct StoredHead {
 
 impl StoredHead {
     /// Describes the head that a record is.
-    pub fn of(record: CheckpointRecord) -> Self {
+    pub(crate) fn of(record: CheckpointRecord) -> Self {
         let checkpoint = record.point.checkpoint;
         Self { record: Some(record), ..Self::new(checkpoint, false, Vec::new()) }
     }

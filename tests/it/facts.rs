@@ -27,11 +27,11 @@ fn facts_are_stated_and_undone() {
     on_all(|store| {
         let trip = thread(store, "trip");
         let long = "ü".repeat(30_000);
-        trip.facts().title(&*long).project("home").label("b").label("a").label("b").pin().save().unwrap();
+        trip.facts().title(&*long).project("home").label("b").label("a").label("b").pinned(true).save().unwrap();
         let facts = trip.info().unwrap().facts.clone();
         assert_eq!((facts.title.as_deref(), facts.project.as_deref()), (Some(&*long), Some("home")));
         assert_eq!((facts.labels, facts.is_pinned, facts.is_archived), (vec!["a".into(), "b".into()], true, false));
-        trip.facts().title("Bern \"in\" \0 May").remove_label("a").unpin().remove_project().save().unwrap();
+        trip.facts().title("Bern \"in\" \0 May").remove_label("a").pinned(false).remove_project().save().unwrap();
         let facts = trip.info().unwrap().facts.clone();
         assert_eq!((facts.title.as_deref(), facts.project), (Some("Bern \"in\" \0 May"), None));
         assert_eq!((facts.labels, facts.is_pinned), (vec!["b".into()], false));
@@ -54,10 +54,10 @@ fn facts_are_stated_and_undone() {
 fn facts_of_several_threads_are_one_operation() {
     on_all(|store| {
         let (a, b) = (thread(store, "a"), thread(store, "b"));
-        store.facts(["a", "b", "a"]).unwrap().archive().save().unwrap();
+        store.facts(["a", "b", "a"]).unwrap().archived(true).save().unwrap();
         assert!(a.info().unwrap().facts.is_archived && b.info().unwrap().facts.is_archived);
         assert_eq!(store.backend().operations(&annals::store::operation::OperationQuery::default()).unwrap().len(), 1);
-        b.facts().unarchive().save().unwrap();
+        b.facts().archived(false).save().unwrap();
         assert!(a.undo().unwrap_err().to_string().contains("has changed"), "the other thread has changed since");
         b.undo().unwrap().unwrap();
         a.undo().unwrap().unwrap();
@@ -70,7 +70,7 @@ fn an_operation_undone_through_another_thread_leaves_newer_ones() {
     on_all(|store| {
         let (a, b) = (thread(store, "a"), thread(store, "b"));
         b.set("x", 1).unwrap();
-        store.facts(["a", "b"]).unwrap().archive().save().unwrap();
+        store.facts(["a", "b"]).unwrap().archived(true).save().unwrap();
         b.set("x", 2).unwrap();
         let shown = || b.head().unwrap().unwrap().values().unwrap()["x"].clone();
         a.undo().unwrap().unwrap();
@@ -97,8 +97,8 @@ fn threads_are_listed_by_their_facts() {
             let thread = thread(store, &format!("t{n:03}"));
             let facts = thread.facts().title(format!("Title {n}")).project(if n % 3 == 0 { "x" } else { "y" });
             let facts = if n % 5 == 0 { facts.label("five") } else { facts };
-            let facts = if n % 7 == 0 { facts.archive() } else { facts };
-            (if n % 11 == 0 { facts.pin() } else { facts }).save().unwrap();
+            let facts = if n % 7 == 0 { facts.archived(true) } else { facts };
+            (if n % 11 == 0 { facts.pinned(true) } else { facts }).save().unwrap();
         }
         thread(store, "t003");
         let newest = store.threads_with(ThreadQuery::new().limit(3)).unwrap();
@@ -140,9 +140,9 @@ fn operations_of_all_threads_come_in_their_order() {
         assert!(shown().is_empty());
         let (a, b) = (thread(store, "a"), thread(store, "b"));
         a.append("messages", [Message::human("2")]).unwrap();
-        store.facts(["a", "b"]).unwrap().archive().save().unwrap();
+        store.facts(["a", "b"]).unwrap().archived(true).save().unwrap();
         b.append("messages", [Message::human("2")]).unwrap();
-        b.facts().unarchive().save().unwrap();
+        b.facts().archived(false).save().unwrap();
         a.by("Zoë").rewind_to(&a.at("~1").unwrap()).unwrap();
         b.append("messages", [Message::human("3")]).unwrap();
         let expected = [

@@ -60,7 +60,7 @@ fn commits_that_outwait_a_lock_keep_their_order_and_others_are_refused() {
     let last = fourth.head_after();
 
     let other = lock(&path);
-    let submitted = [first, second].map(|batch| chain.submit(&**store.backend(), batch));
+    let submitted = [first, second].map(|batch| store.backend().submit(chain.append(batch)));
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| submitted[1].wait());
         is_busy(store.commit(&batch(&store, "b", None)), 1_000);
@@ -76,7 +76,7 @@ fn commits_that_outwait_a_lock_keep_their_order_and_others_are_refused() {
     std::thread::scope(|scope| {
         let commits = scope.spawn(|| store.commit(&chain.append(third)));
         assert_eq!(told.recv_timeout(GUARD), Ok(1_000));
-        let follows = chain.submit(&**store.backend(), fourth);
+        let follows = store.backend().submit(chain.append(fourth));
         is_busy(store.commit(&batch(&store, "b", None)), 1_000);
         other.execute_batch("ROLLBACK").unwrap();
         commits.join().unwrap().unwrap();
@@ -97,7 +97,7 @@ fn a_lock_is_outwaited_twelve_times() {
     is_busy(store.commit(&chain.append(first)), 12 * 20);
     assert_eq!(told.try_iter().collect::<Vec<_>>(), [20]);
     // The chain has ended with it.
-    is_busy(chain.submit(&**store.backend(), next).wait(), 20);
+    is_busy(store.backend().submit(chain.append(next)).wait(), 20);
     assert!(told.try_recv().is_err());
 }
 
@@ -124,7 +124,7 @@ fn a_store_that_closes_outwaits_no_lock() {
     let (store, path) = opened(folder.path(), 500);
     let (chain, told) = outwaiting();
     let _other = lock(&path);
-    let submitted = chain.submit(&**store.backend(), batch(&store, "a", None));
+    let submitted = store.backend().submit(chain.append(batch(&store, "a", None)));
     drop(store);
     assert!(submitted.is_settled());
     assert!(matches!(submitted.wait(), Err(StoreError::Busy { .. })) && told.try_recv().is_err());

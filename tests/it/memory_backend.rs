@@ -144,9 +144,9 @@ fn left_of(root: Spot<'_>, ends: &[(&str, u64)]) -> Vec<String> {
 fn the_backend_in_memory_waits_for_nothing_and_searches_without_an_index() {
     let backend = MemoryBackend::new();
     assert!(!backend.capabilities().reads_block);
-    backend.enable_search(&SearchOptions::new()).unwrap();
-    assert_eq!(backend.search_index().unwrap(), None);
-    backend.disable_search().unwrap();
+    backend.searches().unwrap().enable(&SearchOptions::new()).unwrap();
+    assert_eq!(backend.searches().unwrap().index().unwrap(), None);
+    backend.searches().unwrap().disable().unwrap();
 }
 
 #[test]
@@ -381,7 +381,7 @@ fn a_pruning_counts_the_values_that_no_kept_checkpoint_shows() {
         root.add(on(2, 1, vec![value("goes", 2, &long("second"))]));
         root.add(on(3, 2, vec![value("goes", 3, &long("third"))]));
         assert_eq!(root.prune(1, 2), (2, 2));
-        let found = |text: &str| backend.search(&SearchQuery::new(text)).unwrap().hits.len();
+        let found = |text: &str| backend.searches().unwrap().search(&SearchQuery::new(text)).unwrap().hits.len();
         assert_eq!(["stays", "first", "second", "third"].map(found), [1, 0, 0, 1]);
     });
 }
@@ -400,7 +400,7 @@ fn a_word_of_several_parts_is_found_after_the_checkpoints_of_the_parts_were_prun
         root.add(on(6, 5, part(3, "er ")));
         assert_eq!(root.prune(2, 3).0, 2);
         let found = |text: &str| {
-            let hits = backend.search(&SearchQuery::new(text)).unwrap().hits;
+            let hits = backend.searches().unwrap().search(&SearchQuery::new(text)).unwrap().hits;
             hits.iter().map(|hit| (hit.point.checkpoint, hit.position)).collect::<Vec<_>>()
         };
         assert_eq!(found("langgasthof"), [(id(3), 3)]);

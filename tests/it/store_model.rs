@@ -14,7 +14,7 @@ use annals::store::batch::{
     NewWrite, NewWrites, Parent, Payload, Seen, WriteValue,
 };
 use annals::store::check::CheckedUpTo;
-use annals::store::log::{CheckpointQuery, Log, LogExt};
+use annals::store::log::{CheckpointQuery, Log, LogExt, RecordQuery};
 use annals::store::record::{ChannelValue, CheckpointRecord, TaskKind, TaskRecord};
 use annals::store::{CheckpointRef, ItemRange, MemoryBackend, OpenOptions, Source, SqliteBackend, StoreError};
 use proptest::prelude::*;
@@ -490,7 +490,9 @@ impl<'a> Pair<'a> {
             }
             if let Some(id) = before {
                 let prefix = &id.to_string()[..12];
-                let find = |backend: &dyn Log| backend.checkpoints_by_prefix(thread, prefix, 4).unwrap();
+                let query = RecordQuery::Prefix { thread, prefix, limit: 4 };
+                let find =
+                    |backend: &dyn Log| -> Vec<_> { backend.records(&query).unwrap().into_iter().flatten().collect() };
                 same_shape(&find(model), &find(file))?;
             }
             let from = if whole { 0 } else { place.ids.len().saturating_sub(3) };

@@ -70,9 +70,9 @@ fn apply(store: &Store, act: &Act) -> Result<String, Error> {
                 2 => facts.project(word(n % 3)),
                 3 => facts.label(word(n % 3)).label("all"),
                 4 => facts.remove_label(word(n % 3)),
-                5 => facts.archive(),
-                6 => facts.unarchive().pin(),
-                _ => facts.unpin(),
+                5 => facts.archived(true),
+                6 => facts.archived(false).pinned(true),
+                _ => facts.pinned(false),
             };
             Ok(format!("{:?}", facts.save()?))
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use annals::ErrorKind;
 use annals::base::{CheckpointId, Clock, IdSource, SystemClock, Timestamp};
 use annals::history::{Operation, PrunePolicy};
 use annals::prelude::*;
@@ -311,7 +312,7 @@ fn undos_beside_appends_undos_and_rewinds_are_never_stuck() {
         add(&a, 1);
         let is_raced = |done: Result<(), StoreError>| {
             if let Err(error) = done.map_err(annals::Error::from) {
-                assert!(error.is_conflict() || error.is_busy(), "{error}");
+                assert!(error.is_conflict() || error.kind() == ErrorKind::Busy, "{error}");
             }
         };
         std::thread::scope(|scope| {

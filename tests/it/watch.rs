@@ -186,7 +186,7 @@ fn a_stream_is_woken_by_each_commit() {
                 assert!(seen.insert(snapshot.record().seq) && seen.last() == Some(&snapshot.record().seq));
             }
         });
-        assert_eq!(stream.position(), store.backend().position(0).unwrap());
+        assert_eq!(stream.position(), store.backend().follow().unwrap().position(0).unwrap());
     });
 }
 

@@ -31,8 +31,6 @@ pub const MAP_POSITION_MIN: u64 = 1 << 40;
 /// The first position of a list channel that holds a text. The positions from [`MAP_POSITION_MIN`] on and below are
 /// those of maps.
 pub const TEXT_POSITION_MIN: u64 = 1 << 41;
-/// Channels that one batch may change, and that one graph may have.
-pub const CHANNELS_MAX: usize = 10_000;
 /// Tasks of one superstep.
 pub const TASKS_MAX: usize = 100_000;
 /// Attempts of an update without a graph, each on the head that a faster writer left.
@@ -44,10 +42,6 @@ pub const RUN_LOCK_WAITS_MAX: u32 = 12;
 pub const BATCH_CHECKPOINTS_MAX: usize = 1_000;
 /// Bytes of one encoded value.
 pub const VALUE_BYTES_MAX: usize = 64 << 20;
-/// Problems that one report names: damaged rows of a check, and items that an export or import did not understand.
-pub const PROBLEMS_MAX: usize = 100;
-/// Bytes of the text of one item of an import, which is held as a whole.
-pub const IMPORT_ITEM_BYTES_MAX: usize = 128 << 20;
 /// Lists that lie below one another, each beginning as the next.
 pub const LIST_REFERENCES_MAX: usize = 256;
 /// Digits of an integer (as in Python).
@@ -79,8 +73,6 @@ pub const RUN_KEY_BYTES_MAX: usize = 1_024;
 pub const PAGE_ROWS_MAX: usize = 10_000;
 /// Checkpoints, operations or threads that a walk through a history reads at once.
 pub const HISTORY_PAGE_ROWS: usize = 64;
-/// Characters of a value in a line of a diff.
-pub const BRIEF_CHARS_MAX: usize = 100;
 /// Bytes of a fact about a thread.
 pub const FACT_BYTES_MAX: usize = 64 << 10;
 /// Batches that one transaction takes along.
@@ -92,14 +84,11 @@ pub const POOL_IDLE: Duration = Duration::from_secs(10);
 
 const _: () = assert!(VALUE_DEPTH_MAX < DECODED_DEPTH_MAX && VALUE_NODES_MAX < DECODED_NODES_MAX);
 const _: () = assert!(DECODED_DEPTH_MAX < SERIALIZED_DEPTH_MAX && DECODED_DEPTH_MAX < u16::MAX as usize);
-const _: () = assert!(VALUE_BYTES_MAX < IMPORT_ITEM_BYTES_MAX);
 
 // The store
 
 /// Intervals of 100 ns since 1582-10-15 in the timestamp of an id, which has 60 bits.
 pub(crate) const ID_TICKS_MAX: u64 = (1 << 60) - 1;
-/// Lost things that the report of a recovery names.
-pub const LOST_MAX: usize = 10_000;
 /// Payloads of up to this many bytes are collected before they are hashed.
 pub const COLLECTED_BYTES_MAX: usize = 16 << 10;
 

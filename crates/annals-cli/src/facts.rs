@@ -33,8 +33,8 @@ pub(crate) fn run(args: &args::FactsArgs, store: &Store, out: &mut Printer) -> R
         for label in &args.remove_label {
             update = update.remove_label(label);
         }
-        update = if args.pin { update.pin() } else { update };
-        update = if args.unpin { update.unpin() } else { update };
+        update = if args.pin { update.pinned(true) } else { update };
+        update = if args.unpin { update.pinned(false) } else { update };
         update.save()?;
     }
     let info = thread.info()?;
@@ -81,7 +81,7 @@ pub(crate) fn archive(args: &args::ArchiveArgs, store: &Store, out: &mut Printer
         whole_thread(store, name)?;
     }
     let update = store.facts(&args.threads)?;
-    if args.remove { update.unarchive() } else { update.archive() }.save()?;
+    update.archived(!args.remove).save()?;
     if out.is_json() {
         out.json(&json!({ "schema": 1, "threads": args.threads, "archived": !args.remove }))?;
         return Ok(0);

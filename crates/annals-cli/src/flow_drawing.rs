@@ -11,7 +11,7 @@ use crate::output::{Printer, safe_lines};
 
 pub(crate) fn run(args: &GraphArgs, out: &mut Printer) -> Result<u8, CommandFailure> {
     let flow = Flow::open(&args.file).map_err(flow_run::failure)?;
-    let drawn = flow.drawing(args.depth.min(annals_flow::limits::DEPTH_MAX));
+    let drawn = flow.drawing(args.depth);
     if out.is_json() {
         let mut document = json!({ "schema": 1, "name": flow.name(), "description": flow.description() });
         let mut parts = drawn.to_json();

@@ -17,7 +17,7 @@ use annals_graph::{
 };
 
 use crate::error::{Error, Result};
-use crate::limits::{LEASE, SUPERSTEPS_MAX, WAIT_LOOK};
+use crate::limits::{DEPTH_MAX, LEASE, SUPERSTEPS_MAX, WAIT_LOOK};
 use crate::notify::NotifyCommands;
 use crate::secrets::SecretSource;
 use crate::spec::Outputs;
@@ -245,9 +245,10 @@ impl Flow {
         &self.graph
     }
 
-    /// Returns the drawing of the graph; nodes of workflows in it are unfolded to `depth` levels.
+    /// Returns the drawing of the graph; nodes of workflows in it are unfolded to `depth` levels, at
+    /// most 32.
     pub fn drawing(&self, depth: usize) -> Drawing {
-        self.graph.get_graph(depth)
+        self.graph.get_graph(depth.min(DEPTH_MAX))
     }
 
     /// Runs the workflow on a thread until its end or an interrupt. Each result is committed before the next node

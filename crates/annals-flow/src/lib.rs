@@ -60,7 +60,7 @@ mod error;
 mod expression;
 mod files;
 mod flow;
-pub mod limits;
+mod limits;
 mod nodes;
 mod notify;
 mod parse;

@@ -13,7 +13,7 @@ pub(crate) const EDGES_MAX: usize = 10_000;
 /// Bytes of a name of a node or a channel.
 pub(crate) const NAME_BYTES_MAX: usize = 128;
 /// Levels of tables and lists in a workflow file, and of workflow files in each other.
-pub const DEPTH_MAX: usize = 32;
+pub(crate) const DEPTH_MAX: usize = 32;
 /// Bytes of an expression.
 pub(crate) const EXPRESSION_BYTES_MAX: usize = 4_096;
 /// Bytes that a command may print on stdout.

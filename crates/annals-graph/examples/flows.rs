@@ -59,7 +59,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
 
     store.signal("order-1", "review", true)?;
     store.signal("order-2", "review", false)?;
-    store.cancel("order-3", "the customer asked")?;
+    store.thread("order-3")?.cancel("the customer asked")?;
     println!("another worker continues:");
     let limit = QueueLimit::new("book").concurrency(3);
     let worker = Worker::new(&store).register(&book(false)?).concurrency(4).queue(limit);

@@ -93,6 +93,6 @@ pub use model::{ParentLink, SessionBranch, SessionMessage, SourceSession, Unknow
 pub use output::SessionSink;
 pub use sources::{PlaceBase, SourceFacts, SourceKind, SourcePlace, sources_table};
 #[cfg(feature = "store")]
-pub use store::{FACTS, FileWithoutThread, ImportSummary, Importer, export_turns, thread_id};
+pub use store::{FileWithoutThread, ImportSummary, Importer, export_turns, thread_id};
 pub use turns_json::{SessionDocument, TurnsCollector};
 pub use walk::read_sessions;

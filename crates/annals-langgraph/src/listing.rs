@@ -114,7 +114,7 @@ impl Saver {
     pub(crate) fn threads(&self) -> Result<Vec<ThreadId>> {
         let (mut threads, mut position) = (BTreeSet::new(), LogPosition::START);
         loop {
-            let page = self.inner().backend().changes_after(&position, None, PAGE_ROWS_MAX)?;
+            let page = self.inner().backend().follow()?.changes_after(&position, None, PAGE_ROWS_MAX)?;
             if page.records.is_empty() {
                 return Ok(threads.into_iter().collect());
             }

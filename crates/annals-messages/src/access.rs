@@ -5,7 +5,7 @@
 use std::fmt;
 
 use super::text::json_dumps_map;
-use super::{InvalidToolCall, Message, Role, ToolCall, ToolCallChunk, ToolStatus, Usage};
+use super::{InvalidToolCall, Message, Role, ToolCallChunk, ToolStatus, Usage};
 use annals_base::Value;
 
 impl Message {
@@ -54,12 +54,6 @@ impl Message {
             Role::Tool(tool) => Some(tool.status),
             _ => None,
         }
-    }
-
-    /// Adds tool calls, as [`with_tool_call`](Self::with_tool_call) does.
-    #[must_use]
-    pub fn with_tool_calls(self, calls: impl IntoIterator<Item = ToolCall>) -> Self {
-        calls.into_iter().fold(self, Self::with_tool_call)
     }
 
     /// Makes it a chunk of a message with one more chunk of a tool call. In a message that is not the model's the chunk
@@ -120,13 +114,6 @@ impl Message {
         self
     }
 
-    /// Sets a field of the provider besides the declared ones (`additional_kwargs`).
-    #[must_use]
-    pub fn with_additional_kwarg(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
-        self.additional_kwargs.insert(name.into(), value.into());
-        self
-    }
-
     /// Sets a field of the provider about the answer (`response_metadata`).
     #[must_use]
     pub fn with_response_metadata(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
@@ -172,7 +159,7 @@ impl fmt::Display for Message {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message_chunk_to_message;
+    use crate::{ToolCall, message_chunk_to_message};
 
     #[test]
     fn what_a_message_does_not_have_is_none_and_what_is_set_on_it_is_extra() {
@@ -181,7 +168,8 @@ mod tests {
         assert!(human.status().is_none() && human.invalid_tool_calls().is_empty());
         assert!(human.tool_call_chunks().is_empty() && Message::tool("r", "c").artifact().is_none());
         let odd = human
-            .with_tool_calls([ToolCall::default(), ToolCall::default()])
+            .with_tool_call(ToolCall::default())
+            .with_tool_call(ToolCall::default())
             .with_artifact(1)
             .with_status(ToolStatus::Error)
             .with_tool_call_chunk(ToolCallChunk::new(0, "{"));
@@ -196,9 +184,9 @@ mod tests {
         let answer = Message::ai("").with_usage(Usage::new(1, 2)).with_response_metadata("model", "m");
         assert_eq!(answer.usage().map(|usage| usage.total_tokens), Some(3));
         assert_eq!(answer.response_metadata["model"].as_str(), Some("m"));
-        let result = Message::tool("r", "c").with_artifact(vec![1, 2]).with_additional_kwarg("k", true);
+        let result = Message::tool("r", "c").with_artifact(vec![1, 2]);
         assert_eq!((result.artifact(), result.tool_call_id()), (Some(&Value::from(vec![1, 2])), Some("c")));
-        assert_eq!((result.status(), result.additional_kwargs["k"].as_bool()), (Some(ToolStatus::Success), Some(true)));
+        assert_eq!(result.status(), Some(ToolStatus::Success));
         let chunk = Message::ai("a").with_tool_call_chunk(ToolCallChunk::new(1, "{\"a\": [1").with_id("c"));
         assert_eq!((chunk.kind(), chunk.tool_call_chunks().len()), ("AIMessageChunk", 1));
         assert_eq!(chunk.tool_calls()[0].args["a"], Value::from(vec![1]));

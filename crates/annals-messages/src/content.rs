@@ -18,18 +18,7 @@ pub enum Content {
 
 impl Content {
     /// Returns the text: of a list, its strings and the `text` of its text blocks, joined without separator.
-    ///
-    /// # Example: text blocks between others
-    /// ```
-    /// use annals_base::Value;
-    /// use annals_messages::Content;
-    ///
-    /// let json = serde_json::json!(["a", {"type": "image", "url": "x"}, {"type": "text", "text": "b"}]);
-    /// let content = Content::try_from(Value::from(json))?;
-    /// assert_eq!(content.text(), "ab");
-    /// # Ok::<(), annals_messages::MessageError>(())
-    /// ```
-    pub fn text(&self) -> Cow<'_, str> {
+    pub(crate) fn text(&self) -> Cow<'_, str> {
         match self {
             Self::Text(text) => Cow::Borrowed(text),
             Self::Blocks(blocks) => {

@@ -219,7 +219,7 @@ impl<'f> TokenCounter<'f> {
     ///
     /// # Errors
     /// As [`count_tokens_approximately`], if this estimates.
-    pub fn count(&self, messages: &[&Message]) -> Result<i64, MessageError> {
+    pub(super) fn count(&self, messages: &[&Message]) -> Result<i64, MessageError> {
         match &self.0 {
             Counting::Each(count) => Ok(messages.iter().map(|message| count(message)).sum()),
             Counting::All(count) => Ok(count(messages)),

@@ -179,8 +179,8 @@ mod tests {
         let envelope =
             json!({"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", "HumanMessage"]});
         for mine in [envelope, json!({"lc": null, "a": {"lc": 2}}), json!({"__lc_escaped__": 5})] {
-            let message =
-                Message::ai("x").with_additional_kwarg("a", json!([mine])).with_response_metadata("m", mine.clone());
+            let mut message = Message::ai("x").with_response_metadata("m", mine.clone());
+            message.additional_kwargs.insert("a".into(), json!([mine]).into());
             let json = dumpd(&message).to_json();
             assert_eq!(json["kwargs"]["additional_kwargs"]["a"], json!([{"__lc_escaped__": mine}]));
             assert_eq!(json["kwargs"]["response_metadata"], json!({"m": {"__lc_escaped__": mine}}));

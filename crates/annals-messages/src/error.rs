@@ -142,7 +142,7 @@ impl MessageError {
     }
 
     /// Creates the error of a field at `path` that has a wrong shape; `value` is shown in short.
-    pub fn invalid(path: impl Into<String>, expected: &'static str, value: &Value) -> Self {
+    pub(crate) fn invalid(path: impl Into<String>, expected: &'static str, value: &Value) -> Self {
         Self::Invalid { path: path.into(), expected, found: value.excerpt() }
     }
 

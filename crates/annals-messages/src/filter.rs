@@ -26,16 +26,7 @@ pub enum TypeFilter {
 
 impl TypeFilter {
     /// Returns whether the message is meant.
-    ///
-    /// # Example
-    /// ```
-    /// use annals_messages::{Message, MessageClass, TypeFilter};
-    ///
-    /// let chunk = Message::ai_chunk("hel");
-    /// assert!(TypeFilter::from(MessageClass::Ai).matches(&chunk) && TypeFilter::AnyChunk.matches(&chunk));
-    /// assert!(!TypeFilter::from("ai").matches(&chunk));
-    /// ```
-    pub fn matches(&self, message: &Message) -> bool {
+    pub(crate) fn matches(&self, message: &Message) -> bool {
         match self {
             Self::Kind(kind) => message.kind() == kind,
             Self::Class(class) => message.class().is_some_and(|of| of.is_a(*class)),

@@ -292,6 +292,11 @@ mod tests {
         }
     }
 
+    fn with_kwarg(mut message: Message, name: &str, value: serde_json::Value) -> Message {
+        message.additional_kwargs.insert(name.into(), value.into());
+        message
+    }
+
     #[test]
     fn what_openai_cannot_say_is_named() {
         let blocks = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
@@ -305,12 +310,12 @@ mod tests {
         let refusal = |words: &str| Message::ai(vec![json!({"type": "refusal", "refusal": words})]);
         assert_eq!((openai(&refusal("no")).1, openai(&refusal("")).1), (vec![], vec!["content"]));
         assert_eq!(openai(&Message::human("a").with_name("")).1, ["name"]);
-        assert_eq!(openai(&Message::ai("a").with_additional_kwarg("refusal", "no")).1, Vec::<&str>::new());
-        assert_eq!(openai(&Message::ai("a").with_additional_kwarg("refusal", "")).1, ["additional_kwargs"]);
+        assert_eq!(openai(&with_kwarg(Message::ai("a"), "refusal", "no".into())).1, Vec::<&str>::new());
+        assert_eq!(openai(&with_kwarg(Message::ai("a"), "refusal", "".into())).1, ["additional_kwargs"]);
 
         let raw = |arguments: &str| json!([{"id": "c", "function": {"name": "f", "arguments": arguments}}]);
         let call = Message::ai("").with_tool_call(crate::ToolCall::new("f", [("a", 1)]).with_id("c"));
-        let with_raw = |arguments| openai(&call.clone().with_additional_kwarg("tool_calls", raw(arguments))).1;
+        let with_raw = |arguments| openai(&with_kwarg(call.clone(), "tool_calls", raw(arguments))).1;
         assert_eq!((with_raw("{\"a\": 1}"), with_raw("{\"a\": 2}")), (vec![], vec!["additional_kwargs"]));
         assert_eq!(with_raw("{bad"), ["additional_kwargs"]);
     }

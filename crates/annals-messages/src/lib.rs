@@ -8,11 +8,11 @@
 //! | [`Chunk`], [`MergedChunks`] | chunks of a streamed message, and the merging of them |
 //! | [`blocks`] | the content as typed blocks that mean the same for every provider |
 //! | [`filter_messages`], [`trim_messages`], [`buffer_string`] | a part of a list, or its text |
-//! | [`MessageParts`] | the parts of a message that a store indexes, and the rest as bytes |
+//! | [`Message::to_payload`] | the fields of a message that a store indexes, and the rest as bytes |
 //!
 //! Invariants: unknown fields and types stay verbatim and in order ([`Message::extra`], [`Role::Other`]);
-//! `Message::join(&m.split()?)? == m` for every message that is not nested beyond the limits. *Absent:* channels,
-//! persistent lists, SQL, graphs, and any call to a model.
+//! `Message::from_payload(m.to_payload()?.as_ref())? == m` for every message that is not nested beyond the
+//! limits. *Absent:* channels, persistent lists, SQL, graphs, and any call to a model.
 //!
 //! # Recipe: merge an update into a conversation
 //! ```
@@ -21,7 +21,8 @@
 //!
 //! let mut ids = IdSource::from_seed(1);
 //! let chat = vec![Message::human("hi").with_id("1"), Message::ai("helo").with_id("2")];
-//! let chat = add_messages(chat, vec![Message::ai("hello").with_id("2"), Message::human("bye")], &mut ids)?;
+//! let update = vec![Message::ai("hello").with_id("2"), Message::human("bye")];
+//! let chat = add_messages(chat, update, None, &mut ids)?;
 //! assert_eq!((chat.len(), &*chat[1].text()), (3, "hello"));
 //! assert!(chat[2].id.is_some());
 //! # Ok::<(), annals_messages::MessageError>(())
@@ -111,7 +112,7 @@ mod usage_sum;
 
 use std::borrow::Cow;
 
-pub use add_messages::AddMessages;
+pub use add_messages::add_messages;
 pub use buffer::{BufferFormat, BufferOptions, buffer_string};
 pub use checkpoint::{TypedBytes, checkpoint_dumps, checkpoint_loads};
 pub use chunk::MergedChunks;
@@ -137,10 +138,9 @@ pub use openai::{
     convert_to_openai_messages, v1_to_chat_completions,
 };
 pub use partial_json::parse_partial_json;
-pub use parts::{MessageParts, MessagePartsRef};
 pub use pretty::title_repr;
 pub use providers::grounding_citations;
-pub use reduce::{MergeOp, REMOVE_ALL_MESSAGES, add_messages, ensure_ids, merge_plan};
+pub use reduce::{MergeOp, REMOVE_ALL_MESSAGES, ensure_ids, merge_plan};
 pub use role::{MessageClass, Role};
 pub use runs::merge_message_runs;
 pub use tool::{Ai, InvalidToolCall, Tool, ToolCall, ToolCallChunk, ToolStatus};

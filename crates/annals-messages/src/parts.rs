@@ -5,94 +5,50 @@
 
 use super::construct::{object_or_empty, take_ai};
 use super::parts_text::{StoredBlocks, rejoin};
-use super::tool::{list, maybe_string, object, string};
+use super::tool::{list, string};
 use super::{Ai, Chunk, Content, Message, MessageClass, MessageError, Role, Tool, ToolCall, ToolStatus, Usage};
 use annals_base::{Codec, CodecError, Map, Value, ValueView, decode_value};
 
 /// A message in parts.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-#[non_exhaustive]
-#[doc(hidden)]
-pub struct MessageParts {
+pub(crate) struct MessageParts {
     /// The id.
-    pub id: Option<String>,
+    pub(crate) id: Option<String>,
     /// The type: `human`, `ai`, ...
-    pub kind: String,
+    pub(crate) kind: String,
     /// The name of who speaks.
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// The ids of the tool calls made or answered, as the text of a JSON list; `None` without such an id.
-    pub tool_calls: Option<String>,
+    pub(crate) tool_calls: Option<String>,
     /// The content, if it is a text; of blocks their texts, joined as [`Content::text`] does.
-    pub text: Option<String>,
+    pub(crate) text: Option<String>,
     /// Tokens read, if both counts are known and fit.
-    pub input_tokens: Option<u32>,
+    pub(crate) input_tokens: Option<u32>,
     /// Tokens written, if both counts are known and fit.
-    pub output_tokens: Option<u32>,
+    pub(crate) output_tokens: Option<u32>,
     /// A MessagePack map of the fields outside the other parts; empty without such fields.
-    pub rest: Vec<u8>,
-}
-
-impl MessageParts {
-    pub(super) fn view(&self) -> ValueView<'_> {
-        let count = |tokens: Option<u32>| ValueView::from(tokens.map(i64::from));
-        ValueView::Fields(vec![
-            ("id", self.id.as_ref().into()),
-            ("kind", (&self.kind).into()),
-            ("name", self.name.as_ref().into()),
-            ("tool_calls", self.tool_calls.as_ref().into()),
-            ("text", self.text.as_ref().into()),
-            ("input_tokens", count(self.input_tokens)),
-            ("output_tokens", count(self.output_tokens)),
-            ("rest", self.rest.iter().map(|byte| ValueView::Int((*byte).into())).collect()),
-        ])
-    }
-}
-
-/// Reads an object of the fields; those that are options may be missing, unknown ones are ignored.
-impl TryFrom<Value> for MessageParts {
-    type Error = MessageError;
-
-    fn try_from(value: Value) -> Result<Self, MessageError> {
-        let mut map = object("", value)?;
-        let mut text = |name: &'static str| maybe_string(name, map.shift_remove(name).unwrap_or_default());
-        let (id, name, tool_calls, said) = (text("id")?, text("name")?, text("tool_calls")?, text("text")?);
-        let mut count = |name: &'static str| match map.shift_remove(name) {
-            None | Some(Value::Null) => Ok(None),
-            Some(count) => {
-                let fits = count.as_int().and_then(|count| u32::try_from(count).ok());
-                fits.map(Some).ok_or_else(|| MessageError::invalid(name, "a count of 32 bits", &count))
-            }
-        };
-        let (input_tokens, output_tokens) = (count("input_tokens")?, count("output_tokens")?);
-        let mut needed = |name| map.shift_remove(name).ok_or_else(|| MessageError::missing("a message in parts", name));
-        let kind = string("kind", needed("kind")?)?;
-        let rest = needed("rest")?;
-        let rest = rest.to().map_err(|_| MessageError::invalid("rest", "a list of bytes", &rest))?;
-        Ok(Self { id, kind, name, tool_calls, text: said, input_tokens, output_tokens, rest })
-    }
+    pub(crate) rest: Vec<u8>,
 }
 
 /// [`MessageParts`], borrowed: joining copies only the fields of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[non_exhaustive]
-#[doc(hidden)]
-pub struct MessagePartsRef<'a> {
+pub(crate) struct MessagePartsRef<'a> {
     /// The id.
-    pub id: Option<&'a str>,
+    pub(crate) id: Option<&'a str>,
     /// The type: `human`, `ai`, ...
-    pub kind: &'a str,
+    pub(crate) kind: &'a str,
     /// The name of who speaks.
-    pub name: Option<&'a str>,
+    pub(crate) name: Option<&'a str>,
     /// The ids of the tool calls made or answered, as the text of a JSON list.
-    pub tool_calls: Option<&'a str>,
+    pub(crate) tool_calls: Option<&'a str>,
     /// The content, if it is a text; of blocks their texts, joined.
-    pub text: Option<&'a str>,
+    pub(crate) text: Option<&'a str>,
     /// Tokens read.
-    pub input_tokens: Option<u32>,
+    pub(crate) input_tokens: Option<u32>,
     /// Tokens written.
-    pub output_tokens: Option<u32>,
+    pub(crate) output_tokens: Option<u32>,
     /// The rest.
-    pub rest: &'a [u8],
+    pub(crate) rest: &'a [u8],
 }
 
 impl<'a> From<&'a MessageParts> for MessagePartsRef<'a> {
@@ -115,20 +71,7 @@ impl Message {
     ///
     /// # Errors
     /// [`MessageError::Codec`] if the rest is longer than a stored value may be.
-    ///
-    /// # Example: a plain answer is its id and its text
-    /// ```
-    /// use annals_messages::Message;
-    ///
-    /// let answer = Message::ai("hello").with_id("m1");
-    /// let parts = answer.split()?;
-    /// assert_eq!((parts.kind.as_str(), parts.text.as_deref()), ("ai", Some("hello")));
-    /// assert!(parts.rest.is_empty());
-    /// assert_eq!(Message::join(&parts)?, answer);
-    /// # Ok::<(), annals_messages::MessageError>(())
-    /// ```
-    #[doc(hidden)]
-    pub fn split(&self) -> Result<MessageParts, MessageError> {
+    pub(crate) fn split(&self) -> Result<MessageParts, MessageError> {
         let (rest, text) = rest_of(self);
         let tokens = counted(self);
         let rest = if rest.is_empty() { Vec::new() } else { ValueView::Fields(rest).encode()?.bytes };
@@ -149,8 +92,7 @@ impl Message {
     ///
     /// # Errors
     /// [`MessageError`] if the parts do not come from [`split`](Self::split).
-    #[doc(hidden)]
-    pub fn join<'a>(parts: impl Into<MessagePartsRef<'a>>) -> Result<Self, MessageError> {
+    pub(crate) fn join<'a>(parts: impl Into<MessagePartsRef<'a>>) -> Result<Self, MessageError> {
         let parts = parts.into();
         if let Some(plain) = join_plain(&parts) {
             return Ok(plain);

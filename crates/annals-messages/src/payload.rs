@@ -2,14 +2,15 @@
 //!
 //! *Absent:* the list and the log.
 
-use super::{Message, MessageError, MessagePartsRef};
+use super::parts::MessagePartsRef;
+use super::{Message, MessageError};
 use annals_base::{ItemIndex, Payload, PayloadRef};
 
 impl Message {
     /// Puts the message into a payload: id, type, name, text and token counts go to the index, the rest to the data.
     ///
     /// # Errors
-    /// As [`Message::split`].
+    /// [`MessageError::Codec`] if the rest is longer than a stored value may be.
     pub fn to_payload(&self) -> Result<Payload, MessageError> {
         let parts = self.split()?;
         debug_assert_eq!(parts.kind, self.kind(), "the index has the type of the message");
@@ -27,7 +28,7 @@ impl Message {
     /// Reads a message from a payload.
     ///
     /// # Errors
-    /// As [`Message::join`].
+    /// [`MessageError`] if the payload does not come from [`to_payload`](Self::to_payload).
     pub fn from_payload(stored: PayloadRef<'_>) -> Result<Self, MessageError> {
         let index = stored.index.unwrap_or_default();
         let message = Self::join(MessagePartsRef {

@@ -50,20 +50,11 @@ pub enum MergeOp {
 ///
 /// # Errors
 /// [`MessageError::UnknownId`] if a removal names an id that is neither in `left` nor earlier in `right`.
-///
-/// # Example: replace one message, append another
-/// ```
-/// use annals_base::IdSource;
-/// use annals_messages::{Message, add_messages};
-///
-/// let left = vec![Message::human("helo").with_id("1"), Message::ai("?").with_id("2")];
-/// let right = vec![Message::human("hello").with_id("1"), Message::ai("hi")];
-/// let merged = add_messages(left, right, &mut IdSource::from_seed(1))?;
-/// let texts: Vec<_> = merged.iter().map(|m| m.text()).collect();
-/// assert_eq!(texts, ["hello", "?", "hi"]);
-/// # Ok::<(), annals_messages::MessageError>(())
-/// ```
-pub fn add_messages(left: Vec<Message>, right: Vec<Message>, ids: &mut IdSource) -> Result<Vec<Message>, MessageError> {
+pub(crate) fn merge_messages(
+    left: Vec<Message>,
+    right: Vec<Message>,
+    ids: &mut IdSource,
+) -> Result<Vec<Message>, MessageError> {
     let [mut left, mut right] =
         [left, right].map(|side| side.into_iter().map(message_chunk_to_message).collect::<Vec<_>>());
     ensure_ids(&mut left, ids);
@@ -104,14 +95,16 @@ pub fn ensure_ids(messages: &mut [Message], ids: &mut IdSource) -> usize {
     given
 }
 
-/// Returns what [`add_messages`] would do to a list of which only `known` is asked: whether it holds an id.
+/// Returns what [`add_messages`](super::add_messages) would do to a list of which only `known` is asked: whether it
+/// holds an id.
 ///
 /// The operations are to be applied in order. `known` is asked at most once for each id in `right`, and not at all if
 /// `right` asks to remove all messages. Of each id that it knows one message is replaced, or all are removed, in the
 /// order of the questions.
 ///
 /// # Errors
-/// [`MessageError::UnknownId`] as [`add_messages`]; [`MessageError::NoId`] if a message has no id (see [`ensure_ids`]).
+/// [`MessageError::UnknownId`] as [`add_messages`](super::add_messages); [`MessageError::NoId`] if a message has no id
+/// (see [`ensure_ids`]).
 ///
 /// # Example: remove and add again, which keeps the position
 /// ```
@@ -202,7 +195,7 @@ mod tests {
     }
 
     fn add(left: &[Message], right: &[Message]) -> Result<Vec<Message>, MessageError> {
-        add_messages(left.to_vec(), right.to_vec(), &mut IdSource::from_seed(1))
+        merge_messages(left.to_vec(), right.to_vec(), &mut IdSource::from_seed(1))
     }
 
     fn human(id: &str, text: &str) -> Message {
@@ -238,7 +231,7 @@ mod tests {
     #[test]
     fn missing_ids_are_minted_left_first() {
         let (mut a, mut b) = (IdSource::from_seed(7), IdSource::from_seed(7));
-        let merged = add_messages(vec![Message::human("l")], vec![Message::human("r")], &mut a).unwrap();
+        let merged = merge_messages(vec![Message::human("l")], vec![Message::human("r")], &mut a).unwrap();
         assert_eq!(ids(&merged), [b.uuid_v4().to_string(), b.uuid_v4().to_string()]);
         assert_eq!(
             merge_plan(vec![human("a", ""), Message::ai("x")], &mut |_| true).unwrap_err(),

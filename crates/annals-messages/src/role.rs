@@ -59,7 +59,6 @@ impl From<Tool> for Role {
 ///
 /// assert_eq!(Message::ai_chunk("hel").class(), Some(MessageClass::AiChunk));
 /// assert_eq!((MessageClass::AiChunk.name(), MessageClass::Ai.kind()), ("AIMessageChunk", "ai"));
-/// assert!(MessageClass::AiChunk.is_a(MessageClass::Ai) && !MessageClass::Ai.is_a(MessageClass::AiChunk));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -148,7 +147,7 @@ impl MessageClass {
     }
 
     /// Returns the class whose messages have this `type`.
-    pub fn of_kind(kind: &str) -> Option<Self> {
+    pub(crate) fn of_kind(kind: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|class| class.kind() == kind)
     }
 
@@ -158,7 +157,7 @@ impl MessageClass {
     }
 
     /// Returns the last part of the Python module that defines the class.
-    pub fn module(self) -> &'static str {
+    pub(crate) fn module(self) -> &'static str {
         match self.whole() {
             Self::Remove => "modifier",
             whole => whole.kind(),
@@ -166,13 +165,13 @@ impl MessageClass {
     }
 
     /// Returns whether its messages are chunks: chunks that can be added.
-    pub fn is_chunk(self) -> bool {
+    pub(crate) fn is_chunk(self) -> bool {
         self != self.whole()
     }
 
     /// Returns the class of the whole message of which a chunk is a chunk; any other class itself.
     #[must_use]
-    pub fn whole(self) -> Self {
+    pub(crate) fn whole(self) -> Self {
         match self {
             Self::HumanChunk => Self::Human,
             Self::SystemChunk => Self::System,
@@ -185,7 +184,7 @@ impl MessageClass {
     }
 
     /// Returns the class of the chunks of such a message; there are none of a removal.
-    pub fn chunk(self) -> Option<Self> {
+    pub(crate) fn chunk(self) -> Option<Self> {
         match self {
             Self::Human => Some(Self::HumanChunk),
             Self::System => Some(Self::SystemChunk),
@@ -199,7 +198,7 @@ impl MessageClass {
     }
 
     /// Returns whether this is that class or a subclass of it: a chunk class is one of its whole class.
-    pub fn is_a(self, class: Self) -> bool {
+    pub(crate) fn is_a(self, class: Self) -> bool {
         self == class || self.whole() == class
     }
 }
@@ -271,7 +270,7 @@ impl Role {
     }
 
     /// Returns the class of whole messages of this role; none if it is unknown.
-    pub fn class(&self) -> Option<MessageClass> {
+    pub(crate) fn class(&self) -> Option<MessageClass> {
         Some(match self {
             Self::Human => MessageClass::Human,
             Self::System => MessageClass::System,

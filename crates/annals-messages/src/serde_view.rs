@@ -23,8 +23,7 @@ macro_rules! by_view {
 pub(crate) use by_view;
 
 use super::{
-    Ai, Chunk, Content, InvalidToolCall, Message, MessageClass, MessageParts, Role, Tool, ToolCall, ToolCallChunk,
-    ToolStatus, Usage,
+    Ai, Chunk, Content, InvalidToolCall, Message, MessageClass, Role, Tool, ToolCall, ToolCallChunk, ToolStatus, Usage,
 };
 
 by_view!(
@@ -34,7 +33,6 @@ by_view!(
     InvalidToolCall,
     Message,
     MessageClass,
-    MessageParts,
     Role,
     Tool,
     ToolCall,

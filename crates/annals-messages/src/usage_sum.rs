@@ -26,27 +26,8 @@ pub fn subtract_usage(left: &Value, right: &Value) -> Result<Value, MessageError
 
 impl Usage {
     /// Returns the sum of the counts, with those of the details.
-    ///
-    /// # Errors
-    /// [`MessageError`] as [`add_usage`].
-    ///
-    /// # Example
-    /// ```
-    /// use annals_messages::Usage;
-    ///
-    /// assert_eq!(Usage::new(3, 4).plus(&Usage::new(1, 1))?, Usage::new(4, 5));
-    /// # Ok::<(), annals_messages::MessageError>(())
-    /// ```
-    pub fn plus(&self, other: &Self) -> Result<Self, MessageError> {
+    pub(crate) fn plus(&self, other: &Self) -> Result<Self, MessageError> {
         add_usage(&self.clone().into(), &other.clone().into())?.try_into()
-    }
-
-    /// Returns the difference of the counts, none of them below zero.
-    ///
-    /// # Errors
-    /// [`MessageError`] as [`subtract_usage`].
-    pub fn minus(&self, other: &Self) -> Result<Self, MessageError> {
-        subtract_usage(&self.clone().into(), &other.clone().into())?.try_into()
     }
 }
 

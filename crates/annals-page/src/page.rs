@@ -145,7 +145,7 @@ impl Page {
     }
 
     /// Answers a request that could not be read.
-    pub fn refuse(&self, error: &PageError) -> PageResponse {
+    pub(crate) fn refuse(&self, error: &PageError) -> PageResponse {
         secured(self.refused(&Refusal::usage(error.to_string()), false))
     }
 

@@ -33,12 +33,12 @@ impl Chunks<'_> {
     fn data<S>(&mut self, data: &StreamData<S>) -> Result<Json, annals::state::StateError> {
         Ok(match data {
             StreamData::Values(values) => {
-                let state = plain(&values.view().to_value()?);
-                if values.interrupts().is_empty() {
+                let state = plain(&values.view.to_value()?);
+                if values.interrupts.is_empty() {
                     return Ok(state);
                 }
-                self.asked(values.interrupts());
-                (self.asking)(state, interrupts(values.interrupts()))
+                self.asked(&values.interrupts);
+                (self.asking)(state, interrupts(&values.interrupts))
             }
             StreamData::ChildValues(values) => {
                 let state = plain(&values.view.to_value()?);

@@ -61,7 +61,7 @@ impl Decimal {
     }
 
     /// Returns whether the number is zero.
-    pub fn is_zero(&self) -> bool {
+    pub(crate) fn is_zero(&self) -> bool {
         self.digits == [0]
     }
 

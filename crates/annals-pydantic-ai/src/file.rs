@@ -297,7 +297,7 @@ impl File {
     }
 
     /// Returns the SHA-256 hash of the file's JSON, as `content_file_digests` records it; `None` for bytes.
-    pub fn digest(&self) -> Option<String> {
+    pub(crate) fn digest(&self) -> Option<String> {
         let (Self::Url(_) | Self::Uploaded(_)) = self else { return None };
         Some(digest(&self.to_value()))
     }

@@ -25,7 +25,7 @@ pub enum InstructionId {
 
 impl InstructionId {
     /// Parses the text; `None` if the text does not name a source.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (source, rest) = match text.split_once(':') {
             Some((source, rest)) => (source, Some(rest)),
             None => (text, None),

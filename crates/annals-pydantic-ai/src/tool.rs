@@ -123,7 +123,7 @@ words! {
 
 impl ToolOutcome {
     /// Returns whether the result is an error: `failed` or `retried`.
-    pub fn is_error(self) -> bool {
+    pub(crate) fn is_error(self) -> bool {
         matches!(self, Self::Failed | Self::Retried)
     }
 }

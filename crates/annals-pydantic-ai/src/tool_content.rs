@@ -50,7 +50,7 @@ impl ToolContent {
 
     /// Returns the record of the files in the content: the digests of those that are not bytes, sorted, each once.
     /// `None` for a scalar, whose part has no record.
-    pub fn digests(&self) -> Option<Vec<String>> {
+    pub(crate) fn digests(&self) -> Option<Vec<String>> {
         if let Self::Scalar(_) = self {
             return None;
         }

@@ -155,7 +155,7 @@ pub(crate) fn cancel_reason(thread: &Thread) -> Result<Option<String>, StoreErro
 pub(crate) fn wait_for_end(thread: &Thread, timeout: Duration) -> Result<Option<ThreadInfo>, StoreError> {
     let (store, since) = (thread.store(), SystemClock.elapsed());
     store.flush_abandoned();
-    let mut signals = store.backend().watch_log()?;
+    let mut signals = store.backend().follow()?.watch()?;
     loop {
         let seen = signals.signal.count();
         if let Some(info) = store.backend().thread_info(thread.id())?

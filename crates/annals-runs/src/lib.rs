@@ -40,7 +40,7 @@
 //! let store = Store::memory();
 //! store.queue("book").enqueue("order-17", 17)?;
 //! store.queue("book").enqueue("order-18", 18)?;
-//! store.cancel("order-18", "sold out")?;
+//! store.thread("order-18")?.cancel("sold out")?;
 //! for info in store.threads_with(ThreadQuery::new().status(StatusKind::Cancelled))? {
 //!     assert_eq!(ThreadStatus::of(&info), ThreadStatus::Cancelled(Some("sold out".into())));
 //! }

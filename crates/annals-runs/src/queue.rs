@@ -95,11 +95,6 @@ impl Queue {
         Self { store, graph, due: DueFrom::Now, priority: 0, key: None, metadata: Map::new() }
     }
 
-    /// Returns the name of the graph.
-    pub fn graph(&self) -> &str {
-        &self.graph
-    }
-
     setters! {
         /// Lets a run begin after a duration. Until then its thread has the status `sleeping`.
         pub fn delay(duration: Duration) { .due = DueFrom::After(duration) }

@@ -35,7 +35,7 @@ variants! {
         /// The message of the node's own error, of a task whose failure another one handles.
         ErrorMessage => (-9, "__error_message__"),
         /// A message of a task as far as it was streamed, until the task has ended: [`PartialMessage`].
-        Partial => (PartialMessage::INDEX, PartialMessage::CHANNEL),
+        Partial => (PartialMessage::PLACE.1, PartialMessage::PLACE.0),
         /// The record of a called task: the hash of its arguments, its begin and duration in microseconds, and the
         /// attempt of its caller, from 0. A plain write of the channel has the returned value as a fifth member:
         /// [`EndedCall`].
@@ -81,13 +81,8 @@ impl SpecialWrite {
         Self::ALL.into_iter().find(|special| special.index() == index)
     }
 
-    /// Returns the special write of a channel; `None` if the channel has none.
-    pub fn of_channel(channel: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|special| special.channel() == channel)
-    }
-
     /// Returns whether a stored write is this one, with a value or cleared.
-    pub fn is(self, write: &WriteRecord) -> bool {
+    pub(crate) fn is(self, write: &WriteRecord) -> bool {
         write.index == self.index()
     }
 
@@ -131,9 +126,9 @@ mod tests {
         for special in SpecialWrite::ALL {
             assert!(special.index() < 0);
             assert_eq!(SpecialWrite::of_index(special.index()), Some(special));
-            assert_eq!(SpecialWrite::of_channel(special.channel()), Some(special));
         }
         assert_eq!(SpecialWrite::of_index(0), None);
-        assert_eq!(SpecialWrite::of_channel("messages"), None);
+        let channels: std::collections::BTreeSet<_> = SpecialWrite::ALL.map(SpecialWrite::channel).into();
+        assert_eq!(channels.len(), SpecialWrite::ALL.len());
     }
 }

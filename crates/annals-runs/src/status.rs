@@ -20,7 +20,7 @@ use crate::store::{MarkedWrite, StatusKind, ThreadInfo, WriteMark};
 /// let store = Store::memory();
 /// let queued = store.queue("book").enqueue("order-17", 17)?;
 /// assert_eq!(ThreadStatus::of(&queued.thread.info()?), ThreadStatus::Running);
-/// store.cancel("order-17", "the customer asked")?;
+/// store.thread("order-17")?.cancel("the customer asked")?;
 /// let status = ThreadStatus::of(&queued.thread.info()?);
 /// assert_eq!(status, ThreadStatus::Cancelled(Some("the customer asked".into())));
 /// assert_eq!(status.as_str(), "cancelled");

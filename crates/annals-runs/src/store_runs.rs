@@ -10,32 +10,8 @@ use crate::sealed;
 use crate::store::{Store, StoreError};
 use crate::thread_runs::ThreadRuns;
 
-/// The runs of a store: queues, and control of a run by the id of its thread.
+/// The runs of a store: queues, signals and links. [`ThreadRuns`] controls a run.
 pub trait StoreRuns: sealed::Sealed {
-    /// Cancels a thread: [`ThreadRuns::cancel`].
-    ///
-    /// # Errors
-    /// As [`ThreadRuns::cancel`]; [`StoreError::Id`].
-    fn cancel(&self, thread: impl AsRef<str>, reason: &str) -> Result<bool, StoreError>;
-
-    /// Pauses a thread: [`ThreadRuns::pause`].
-    ///
-    /// # Errors
-    /// As [`ThreadRuns::pause`]; [`StoreError::Id`].
-    fn pause(&self, thread: impl AsRef<str>) -> Result<(), StoreError>;
-
-    /// Ends the pause of a thread: [`ThreadRuns::resume`].
-    ///
-    /// # Errors
-    /// As [`ThreadRuns::pause`]; [`StoreError::Id`].
-    fn resume(&self, thread: impl AsRef<str>) -> Result<(), StoreError>;
-
-    /// Makes the failed tasks of a thread due again: [`ThreadRuns::retry`].
-    ///
-    /// # Errors
-    /// As [`ThreadRuns::retry`]; [`StoreError::Id`].
-    fn retry(&self, thread: impl AsRef<str>) -> Result<bool, StoreError>;
-
     /// Returns the requests from outside to runs, in their order: a cancel since the run began on a head, or a pause.
     /// Each run is given by its thread and that head. The log is read twice, however many runs there are: the records
     /// of their heads, and their facts.
@@ -96,22 +72,6 @@ pub trait StoreRuns: sealed::Sealed {
 }
 
 impl StoreRuns for Store {
-    fn cancel(&self, thread: impl AsRef<str>, reason: &str) -> Result<bool, StoreError> {
-        self.thread(thread)?.cancel(reason)
-    }
-
-    fn pause(&self, thread: impl AsRef<str>) -> Result<(), StoreError> {
-        self.thread(thread)?.pause()
-    }
-
-    fn resume(&self, thread: impl AsRef<str>) -> Result<(), StoreError> {
-        self.thread(thread)?.resume()
-    }
-
-    fn retry(&self, thread: impl AsRef<str>) -> Result<bool, StoreError> {
-        self.thread(thread)?.retry()
-    }
-
     fn control_orders(
         &self,
         runs: &[(&ThreadId, Option<CheckpointId>)],

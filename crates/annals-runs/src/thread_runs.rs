@@ -35,7 +35,7 @@ pub trait ThreadRuns: sealed::Sealed {
     /// # fn main() -> Result<()> {
     /// let store = Store::memory();
     /// store.thread("order-17")?.append("messages", [Message::human("hi")])?;
-    /// assert!(!store.cancel("order-17", "the customer asked")?, "nothing was due");
+    /// assert!(!store.thread("order-17")?.cancel("the customer asked")?, "nothing was due");
     /// # Ok(())
     /// # }
     /// ```
@@ -253,11 +253,11 @@ impl ThreadRuns for Thread {
     }
 
     fn pause(&self) -> Result<(), StoreError> {
-        self.facts().pause().save()
+        self.facts().paused(true).save()
     }
 
     fn resume(&self) -> Result<(), StoreError> {
-        self.facts().unpause().save()
+        self.facts().paused(false).save()
     }
 
     fn open_interrupts(&self) -> Result<Vec<OpenInterrupt>, StoreError> {

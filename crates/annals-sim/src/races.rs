@@ -8,6 +8,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use annals::ErrorKind;
 use annals::base::CheckpointId;
 use annals::prelude::*;
 use annals::store::StoreError;
@@ -64,7 +65,7 @@ impl CallTally {
     fn take<T>(&mut self, result: Result<T, annals::Error>) {
         match result {
             Ok(_) => self.done += 1,
-            Err(error) if error.is_conflict() || error.is_busy() => self.conflicts += 1,
+            Err(error) if error.is_conflict() || error.kind() == ErrorKind::Busy => self.conflicts += 1,
             Err(_) => self.wrong += 1,
         }
     }

@@ -11,7 +11,7 @@ use crate::base::internal::hash::check64;
 
 /// An item that may have a key by which it is found, such as the id of a message.
 ///
-/// # Example: find, and replace what was found
+/// # Example: find an item by its key
 /// ```
 /// use annals::channel::{Keyed, List};
 ///
@@ -25,8 +25,8 @@ use crate::base::internal::hash::check64;
 ///
 /// let mut notes = List::from(vec![Note("a", 1), Note("b", 2)]);
 /// let position = notes.find("a").expect("a is there");
-/// assert!(notes.replace(position, Note("c", 3)));
-/// assert_eq!((notes.find("a"), notes.find("c")), (None, Some(position)));
+/// assert_eq!(notes.at_position(position).map(|note| note.1), Some(1));
+/// assert_eq!(notes.find("c"), None);
 /// ```
 pub trait Keyed {
     /// Returns the key. It must not change while the item is in a list.

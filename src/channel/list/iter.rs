@@ -13,7 +13,7 @@ pub struct Iter<'a, T>(pub(super) Positions<'a, T>);
 
 /// The items of a list with their positions, in order.
 #[derive(Debug)]
-pub struct Positions<'a, T> {
+pub(crate) struct Positions<'a, T> {
     items: &'a Tree<u64, Arc<T>>,
     /// The places that are left.
     front: usize,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::base::{TaskId, Timestamp, Value};
 use crate::channel::{ListShape, positions_of};
-use crate::store::log::LogExt;
+use crate::store::log::{LogExt, LogReads};
 use crate::store::record::{CheckpointRecord, ListChangeOp};
 use crate::store::{CheckpointRef, ItemRange, Source, StoreError};
 

@@ -10,9 +10,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::base::limits::BRIEF_CHARS_MAX;
 use crate::base::{Map, Payload, Value};
 use crate::channel::ListShape;
+use crate::limits::BRIEF_CHARS_MAX;
 use crate::store::log::LogExt;
 use crate::store::record::{ChannelRecord, ChannelValue};
 use crate::store::{ItemRange, StoreError};

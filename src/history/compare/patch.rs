@@ -94,7 +94,7 @@ pub struct PatchError {
 
 impl Patch {
     /// Makes a patch of operations.
-    pub fn new(ops: Vec<PatchOp>) -> Self {
+    pub(crate) fn new(ops: Vec<PatchOp>) -> Self {
         Self { ops }
     }
 
@@ -167,7 +167,7 @@ impl fmt::Display for Patch {
 
 impl PatchOp {
     /// Returns the place that it changes or tests.
-    pub fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         match self {
             Self::Add { path, .. }
             | Self::Remove { path }

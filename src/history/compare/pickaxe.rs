@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::base::Value;
 use crate::store::StoreError;
-use crate::store::log::LogExt;
+use crate::store::log::LogReads;
 use crate::store::record::{ChannelValue, ItemIndexRef, ListChangeOp, StoredListChange};
 
 use super::blame::{Blame, WriteOrigin};

@@ -439,7 +439,7 @@ fn ends(branches: &[BranchRecord], checkpoint: &CheckpointRecord) -> bool {
 
 /// The checkpoints of a lineage, newest first, read page by page.
 #[derive(Debug)]
-pub struct Lineage {
+struct Lineage {
     at: Snapshot,
     page: VecDeque<CheckpointRecord>,
     /// The ordinal below which the next page begins.
@@ -501,7 +501,7 @@ impl Snapshot {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn lineage(&self) -> Lineage {
+    pub fn lineage(&self) -> impl Iterator<Item = Result<Snapshot, StoreError>> + fmt::Debug + use<> {
         Lineage { at: self.clone(), page: VecDeque::new(), below: self.record().ordinal + 1 }
     }
 

@@ -4,6 +4,7 @@
 //! meaning of values.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use crate::base::limits::HISTORY_PAGE_ROWS;
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
@@ -143,7 +144,7 @@ impl Operation {
 
 /// The operations of a thread, newest first, read page by page.
 #[derive(Debug)]
-pub struct Operations {
+pub(crate) struct Operations {
     thread: Thread,
     pages: OperationPages,
 }
@@ -287,7 +288,9 @@ impl Thread {
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`]; each item may fail alike.
     #[doc(alias = "reflog")]
-    pub fn operations(&self) -> Result<Operations, StoreError> {
+    pub fn operations(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<Operation, StoreError>> + fmt::Debug + use<>, StoreError> {
         self.store().flush_abandoned();
         let mut operations = Operations::of(self);
         operations.pages.fill(&**self.store().backend())?;

@@ -5,6 +5,7 @@
 //! is an affair of a thread.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 
 use crate::base::limits::HISTORY_PAGE_ROWS;
 use crate::store::log::LogExt;
@@ -15,7 +16,7 @@ use super::operation::{CommitGroup, Operation, Operations};
 
 /// The operations of a store, newest first, read page by page.
 #[derive(Debug)]
-pub struct StoreOperations {
+struct StoreOperations {
     store: Store,
     stored: VecDeque<OperationRecord>,
     older_stored: Option<OperationQuery>,
@@ -141,14 +142,16 @@ impl Store {
     /// for name in ["trip", "diary"] {
     ///     store.thread(name)?.append("messages", [Message::human("hi")])?;
     /// }
-    /// store.facts(["trip", "diary"])?.archive().save()?;
+    /// store.facts(["trip", "diary"])?.archived(true).save()?;
     /// let operations = store.operations()?.collect::<std::result::Result<Vec<_>, _>>()?;
     /// let shown: Vec<_> = operations.iter().map(|operation| operation.name()).collect();
     /// assert_eq!(shown, ["facts", "update", "update"]);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn operations(&self) -> Result<StoreOperations, StoreError> {
+    pub fn operations(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<Operation, StoreError>> + fmt::Debug + use<>, StoreError> {
         self.flush_abandoned();
         let kinds = [(false, false), (true, false), (false, true), (true, true)];
         let listings = kinds.map(|(archived, trashed)| ThreadListing::new(archived, trashed));

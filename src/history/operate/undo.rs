@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::base::{CheckpointId, Namespace};
 use crate::store::backend::is_pruned;
-use crate::store::log::{CachedHead, HeadKey, Log, LogExt};
+use crate::store::log::{CachedHead, HeadKey, Log, LogExt, LogReads};
 use crate::store::operation::{
     ExpectedNewest, NewOperation, OperationChange, OperationField, OperationKind, OperationTarget, OperationValue,
 };
@@ -183,7 +183,7 @@ impl UndoPlace {
     /// the last value is true.
     fn walk(thread: &Thread) -> Result<(OperationWalk<'_>, IsUndone, bool), StoreError> {
         let fresh = OperationWalk::of(thread)?;
-        let cached = thread.store().head_cache().take(thread.id(), &Namespace::root(), HeadKey::Operations);
+        let cached = thread.store().take_head(thread.id(), &Namespace::root(), HeadKey::Operations);
         match cached.and_then(|cached| cached.head.downcast::<Self>().ok()) {
             Some(place) if place.newest == fresh.newest => {
                 let Self { head, rest, read, is_undone, .. } = *place;
@@ -205,7 +205,7 @@ impl UndoPlace {
         read.drain(..=index);
         let rows = rest.rows() + read.len() + is_undone.len();
         let newest = ExpectedNewest { operation: Some(undo), ..newest };
-        thread.store().head_cache().put(CachedHead {
+        thread.store().cache_head(CachedHead {
             thread: thread.id().clone(),
             namespace: Namespace::root(),
             // The place is found by the id of the undo.

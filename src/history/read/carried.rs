@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use crate::base::{Namespace, ThreadId};
-use crate::store::log::LogExt;
+use crate::store::log::{LogExt, LogReads};
 use crate::store::record::CheckpointRecord;
 use crate::store::search::SearchHit;
 use crate::store::{CheckpointRef, ItemRange, SearchQuery, Store, StoreError};

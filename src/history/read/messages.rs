@@ -5,7 +5,7 @@
 use super::snapshot::{Snapshot, item_message};
 use crate::base::setters;
 use crate::message::{Message, Usage, first_words};
-use crate::store::log::LogExt;
+use crate::store::log::LogReads;
 use crate::store::record::ItemIndexRef;
 use crate::store::{ItemRange, StoreError};
 

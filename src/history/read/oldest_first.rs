@@ -71,7 +71,7 @@ pub(crate) fn each_after(
 ) -> Result<(), StoreError> {
     let mut walk = OldestFirst { store, ends: HashMap::new(), last: None };
     loop {
-        let page = store.backend().changes_after(&position, thread, PAGE)?;
+        let page = store.backend().follow()?.changes_after(&position, thread, PAGE)?;
         if page.records.is_empty() {
             return Ok(());
         }
@@ -176,7 +176,7 @@ mod tests {
             seen
         };
         let all: Vec<(String, u64)> = (0..9).map(|n: usize| (["a", "b"][n % 2].to_owned(), n as u64 / 2)).collect();
-        let position = |newest: u64| store.backend().position(newest).unwrap();
+        let position = |newest: u64| store.backend().follow().unwrap().position(newest).unwrap();
         assert_eq!(visited(LogPosition::START, None), all);
         assert_eq!(visited(position(4), None), all[5..]);
         assert_eq!(visited(position(4), Some("b")), [("b".to_owned(), 2), ("b".to_owned(), 3)]);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::base::{CheckpointId, ThreadId, Timestamp};
 use crate::limits::{POINT_BYTES_MAX, POINT_PAGE_ROWS};
-use crate::store::log::{CheckpointQuery, LogExt};
+use crate::store::log::{CheckpointQuery, LogExt, LogReads};
 use crate::store::record::CheckpointRecord;
 use crate::store::{CheckpointRef, Store, StoreError};
 

@@ -75,7 +75,7 @@ impl Store {
         }
         let (mut rest, mut carried) = (query.clone(), CarriedHits::new(self, query));
         while page.hits.len() < query.page_limit() {
-            let found = self.backend().search(&rest.clone().limit(query.page_limit() - page.hits.len()))?;
+            let found = self.backend().searches()?.search(&rest.clone().limit(query.page_limit() - page.hits.len()))?;
             for hit in found.hits {
                 page.hits.extend(carried.merge(hit)?);
             }
@@ -169,7 +169,7 @@ impl Store {
     /// [`StoreError::Write`]; [`StoreError::Corrupt`] for a checkpoint that cannot be indexed.
     pub fn enable_search(&self, options: SearchOptions) -> Result<(), StoreError> {
         self.flush_abandoned();
-        self.backend().enable_search(&options)
+        self.backend().searches()?.enable(&options)
     }
 
     /// Removes the index that [`Store::enable_search`] made, if there is one. Searches return the same hits without it.
@@ -177,7 +177,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::ReadOnly`], [`StoreError::Busy`], [`StoreError::Write`].
     pub fn disable_search(&self) -> Result<(), StoreError> {
-        self.backend().disable_search()
+        self.backend().capabilities().searches.map_or(Ok(()), |searches| searches.disable())
     }
 
     /// Returns the state of the search index; `None` if the store is not indexed.
@@ -185,7 +185,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn search_index(&self) -> Result<Option<SearchIndex>, StoreError> {
-        self.backend().search_index()
+        self.backend().capabilities().searches.map_or(Ok(None), |searches| searches.index())
     }
 }
 

@@ -211,7 +211,7 @@ impl Store {
     pub fn usage(&self, query: UsageQuery) -> Result<Vec<UsageTotal>, StoreError> {
         self.flush_abandoned();
         let thread = query.thread.as_ref().map(ThreadId::new).transpose()?;
-        let after = query.newest.map(|newest| self.backend().position(newest)).transpose()?;
+        let after = query.newest.map(|newest| self.backend().follow()?.position(newest)).transpose()?;
         // Pruned checkpoints before the first visited one count if the backend can compare them with the position.
         let first = after.map_or(Some(0), |position| position.number().ok().map(|number| number.saturating_add(1)));
         let mut sums = UsageSums { query: &query, first, sums: BTreeMap::new() };

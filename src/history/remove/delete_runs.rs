@@ -81,7 +81,7 @@ impl Store {
     fn checkpoints_of_runs(&self, runs: &BTreeSet<RunId>) -> Result<BTreeMap<ThreadId, (u64, bool)>, StoreError> {
         let (mut threads, mut position) = (BTreeMap::new(), LogPosition::START);
         loop {
-            let page = self.backend().changes_after(&position, None, PAGE_ROWS_MAX)?;
+            let page = self.backend().follow()?.changes_after(&position, None, PAGE_ROWS_MAX)?;
             if page.records.is_empty() {
                 return Ok(threads);
             }

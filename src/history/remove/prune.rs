@@ -113,7 +113,7 @@ impl Thread {
     ///     trip.append("messages", [Message::human(text)])?;
     /// }
     /// let plan = trip.prune_plan(&PrunePolicy::new().keep_last(1))?;
-    /// assert_eq!(plan.checkpoints(), 3);
+    /// assert_eq!(plan.points().len(), 3);
     ///
     /// let pruned = plan.run()?;
     /// assert_eq!(pruned.checkpoints, 3);
@@ -212,13 +212,8 @@ fn spans(branch: u64, ordinals: Vec<u64>) -> Vec<PruneSpan> {
 }
 
 impl PrunePlan {
-    /// Returns the number of checkpoints that go.
-    pub fn checkpoints(&self) -> u64 {
-        self.checkpoints.len() as u64
-    }
-
     /// Returns the checkpoints that go: namespace by namespace, the newest first.
-    pub fn points(&self) -> impl Iterator<Item = CheckpointRef> {
+    pub fn points(&self) -> impl ExactSizeIterator<Item = CheckpointRef> {
         let point = |(namespace, id): &(Namespace, CheckpointId)| {
             CheckpointRef::new(self.thread.id().clone(), namespace.clone(), *id)
         };

@@ -6,7 +6,7 @@
 
 use crate::base::limits::{FACT_BYTES_MAX, UPDATE_ATTEMPTS_MAX};
 use crate::base::{Namespace, ThreadId};
-use crate::store::log::LogExt;
+use crate::store::log::LogReads;
 use crate::store::operation::{NewOperation, OperationChange, OperationField, OperationKind, OperationValue};
 use crate::store::threads::{ARCHIVED, PAUSED, PINNED, PROJECT, TITLE};
 use crate::store::{LABELS, Store, StoreError, ThreadFacts};
@@ -55,8 +55,8 @@ enum FactChange {
 ///     store.thread(name)?.append("messages", [Message::human("hi")])?;
 /// }
 /// let trip = store.thread("trip")?;
-/// trip.facts().title("Bern in May").project("home").label("travel").pin().save()?;
-/// store.facts(["trip", "diary"])?.archive().save()?;
+/// trip.facts().title("Bern in May").project("home").label("travel").pinned(true).save()?;
+/// store.facts(["trip", "diary"])?.archived(true).save()?;
 /// assert!(store.thread("diary")?.info()?.facts.is_archived);
 ///
 /// trip.undo()?.expect("the archiving of both is undone");
@@ -132,34 +132,19 @@ impl FactsUpdate {
         self.with(FactChange::RemoveLabel(label.into()))
     }
 
-    /// Archives: listings pass over the thread unless they ask for archived ones.
-    pub fn archive(self) -> Self {
-        self.with(FactChange::Archived(true))
+    /// Archives, or takes out of the archive: listings pass over an archived thread unless they ask for archived ones.
+    pub fn archived(self, archived: bool) -> Self {
+        self.with(FactChange::Archived(archived))
     }
 
-    /// Takes out of the archive.
-    pub fn unarchive(self) -> Self {
-        self.with(FactChange::Archived(false))
+    /// Pins, or unpins.
+    pub fn pinned(self, pinned: bool) -> Self {
+        self.with(FactChange::Pinned(pinned))
     }
 
-    /// Pins.
-    pub fn pin(self) -> Self {
-        self.with(FactChange::Pinned(true))
-    }
-
-    /// Unpins.
-    pub fn unpin(self) -> Self {
-        self.with(FactChange::Pinned(false))
-    }
-
-    /// Pauses: the workers of an executor pass the thread over.
-    pub fn pause(self) -> Self {
-        self.with(FactChange::Paused(true))
-    }
-
-    /// Ends the pause.
-    pub fn unpause(self) -> Self {
-        self.with(FactChange::Paused(false))
+    /// Pauses, or ends the pause: the workers of an executor pass a paused thread over.
+    pub fn paused(self, paused: bool) -> Self {
+        self.with(FactChange::Paused(paused))
     }
 
     /// Stores the changes as one durable operation; none if the facts are so already. If another writer is faster, they

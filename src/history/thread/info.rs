@@ -5,7 +5,7 @@
 
 use crate::base::ThreadId;
 use crate::limits::WORKER_PAGE_ROWS;
-use crate::store::log::{FileStore, LogExt};
+use crate::store::log::{FileStore, LogExt, LogReads};
 use crate::store::{CheckpointRef, Store, StoreError, ThreadInfo, ThreadQuery};
 
 use super::Thread;
@@ -61,7 +61,7 @@ impl Store {
     ///     thread.append("messages", [Message::human("hi")])?;
     ///     thread.facts().label("old").save()?;
     /// }
-    /// let pinned = store.for_each_thread(ThreadQuery::new().label("old"), |thread| thread.facts().pin().save().map(|()| true))?;
+    /// let pinned = store.for_each_thread(ThreadQuery::new().label("old"), |thread| thread.facts().pinned(true).save().map(|()| true))?;
     /// assert_eq!(pinned, 2);
     /// assert!(store.thread("bern")?.info()?.facts.is_pinned);
     /// # Ok(())

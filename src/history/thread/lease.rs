@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use crate::base::Timestamp;
 use crate::store::StoreError;
 use crate::store::batch::Batch;
-use crate::store::lease::{LeaseOwner, LeaseRecord, NewLease, validate_lease};
+use crate::store::lease::{LeaseRecord, NewLease, validate_lease};
 use crate::store::log::{CommitHandle, LogExt};
 
 use crate::history::thread::Thread;
@@ -33,21 +32,19 @@ use crate::history::thread::Thread;
 /// let thread = Store::memory().thread("order-17")?;
 /// thread.update(Note::update().text("new"))?;
 /// let lease = thread.lease(Duration::from_secs(30))?;
-/// assert_eq!(lease.epoch(), 1);
+/// assert_eq!(lease.record().epoch, 1);
 /// let refused = thread.lease(Duration::from_secs(30)).unwrap_err();
-/// assert!(matches!(refused, StoreError::Leased { until, .. } if until == lease.expires_at()));
+/// assert!(matches!(refused, StoreError::Leased { until, .. } if Some(until) == lease.record().expires_at));
 ///
 /// lease.release()?;
-/// assert_eq!(thread.lease(Duration::from_secs(30))?.epoch(), 2);
+/// assert_eq!(thread.lease(Duration::from_secs(30))?.record().epoch, 2);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug)]
 pub struct Lease {
     thread: Thread,
-    owner: LeaseOwner,
-    epoch: u64,
-    expires_at: Timestamp,
+    record: LeaseRecord,
     is_released: bool,
 }
 
@@ -65,8 +62,9 @@ impl Thread {
         let expires_at = now.saturating_add(duration);
         store.commit(&Batch::of_lease(self.id().clone(), NewLease::claim(owner.clone(), now, expires_at)))?;
         // Another owner that has claimed the thread since has a later epoch.
-        let epoch = self.last_lease()?.filter(|lease| lease.owner == owner).map_or(0, |lease| lease.epoch);
-        Ok(Lease { thread: self.clone(), owner, epoch, expires_at, is_released: false })
+        let own = self.last_lease()?.filter(|lease| lease.owner == owner);
+        let record = own.unwrap_or_else(|| LeaseRecord::new(owner, 0, Some(expires_at), 0));
+        Ok(Lease { thread: self.clone(), record, is_released: false })
     }
 
     /// Returns the last lease of the thread, which may have expired or be released; `None` if it never had one.
@@ -96,20 +94,11 @@ impl Thread {
 }
 
 impl Lease {
-    /// Returns the number of the claim. A later claim of the thread has a greater one, so a service that is told the
-    /// epoch can refuse an owner that lost its lease.
-    pub fn epoch(&self) -> u64 {
-        self.epoch
-    }
-
-    /// Returns the owner.
-    pub fn owner(&self) -> &LeaseOwner {
-        &self.owner
-    }
-
-    /// Returns the timestamp at which the lease expires.
-    pub fn expires_at(&self) -> Timestamp {
-        self.expires_at
+    /// Returns the record: the owner, the timestamp at which the lease expires, and the epoch, which is the number of
+    /// the claim. A later claim of the thread has a greater epoch, so a service that is told it can refuse an owner
+    /// that lost its lease.
+    pub fn record(&self) -> &LeaseRecord {
+        &self.record
     }
 
     /// Prolongs the lease: it expires after `duration` from now on.
@@ -120,15 +109,15 @@ impl Lease {
         validate_lease(duration)?;
         let store = self.thread.store();
         let expires_at = store.now().saturating_add(duration);
-        let lease = NewLease::renew(self.owner.clone(), expires_at);
+        let lease = NewLease::renew(self.record.owner.clone(), expires_at);
         store.commit(&Batch::of_lease(self.thread.id().clone(), lease))?;
-        self.expires_at = expires_at;
+        self.record.expires_at = Some(expires_at);
         Ok(())
     }
 
     /// Returns the batch as one that is refused with [`StoreError::LeaseLost`] if the lease was lost.
     pub fn fence(&self, mut batch: Batch) -> Batch {
-        batch.lease = Some(NewLease::hold(self.owner.clone()));
+        batch.lease = Some(NewLease::hold(self.record.owner.clone()));
         batch
     }
 
@@ -142,7 +131,7 @@ impl Lease {
 
     fn submit_release(&mut self) -> CommitHandle {
         self.is_released = true;
-        let lease = NewLease::release(self.owner.clone());
+        let lease = NewLease::release(self.record.owner.clone());
         self.thread.store().submit(Batch::of_lease(self.thread.id().clone(), lease))
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::base::{CheckpointId, Timestamp};
 use crate::store::StoreError;
-use crate::store::log::LogExt;
+use crate::store::log::LogReads;
 
 use crate::history::read::snapshot::Snapshot;
 

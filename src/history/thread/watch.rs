@@ -83,7 +83,7 @@ impl Store {
     /// # Errors
     /// As [`Store::watch`].
     pub fn position(&self, newest: u64) -> Result<LogPosition, StoreError> {
-        self.backend().position(newest)
+        self.backend().follow()?.position(newest)
     }
 
     /// Returns the checkpoints after a position of the log, at most `limit`, in the order of the log, and the position
@@ -113,7 +113,7 @@ impl Store {
         position: &LogPosition,
         limit: usize,
     ) -> Result<(Vec<Snapshot>, LogPosition), StoreError> {
-        let page = self.backend().changes_after(position, None, limit)?;
+        let page = self.backend().follow()?.changes_after(position, None, limit)?;
         let snapshots = page.records.into_iter().map(|(_, record)| Snapshot::new(self.clone(), record));
         Ok((snapshots.collect(), page.position))
     }
@@ -123,7 +123,7 @@ impl Store {
     /// # Errors
     /// As [`Store::watch`].
     pub fn watch_log(&self) -> Result<LogWatch, StoreError> {
-        self.backend().watch_log()
+        self.backend().follow()?.watch()
     }
 }
 
@@ -148,7 +148,7 @@ impl Thread {
 impl Watch {
     fn new(store: &Store, thread: Option<ThreadId>, after: Option<LogPosition>) -> Result<Self, StoreError> {
         // Signals first: a commit after the look at the end of the log is noticed.
-        let signals = store.watch_log()?;
+        let signals = store.backend().follow()?.watch()?;
         let position = after.map_or_else(|| store.position(0), Ok)?;
         let (store, page) = (store.clone(), VecDeque::new());
         Ok(Self { signals, page, read_up_to: position, position, thread, store })
@@ -186,7 +186,11 @@ impl Watch {
     /// Returns the next checkpoint if it is committed.
     fn ready(&mut self) -> Result<Option<Snapshot>, StoreError> {
         if self.page.is_empty() {
-            let page = self.store.backend().changes_after(&self.read_up_to, self.thread.as_ref(), WATCH_PAGE_ROWS)?;
+            let page = self.store.backend().follow()?.changes_after(
+                &self.read_up_to,
+                self.thread.as_ref(),
+                WATCH_PAGE_ROWS,
+            )?;
             (self.page, self.read_up_to) = (page.records.into(), page.position);
         }
         let Some((position, record)) = self.page.pop_front() else { return Ok(None) };

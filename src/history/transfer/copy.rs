@@ -13,7 +13,7 @@ use crate::base::limits::UPDATE_ATTEMPTS_MAX;
 use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp};
 use crate::store::batch::Batch;
 use crate::store::log::batches::{ForkParents, ThreadBatches, records_of};
-use crate::store::log::{CheckpointQuery, Log, LogExt};
+use crate::store::log::{CheckpointQuery, Log, LogExt, LogReads};
 use crate::store::operation::{
     NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationValue,
 };

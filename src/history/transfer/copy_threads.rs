@@ -20,7 +20,7 @@ use crate::limits::{COPY_PAGE_BYTES, COPY_PART_BYTES, COPY_WRITES_COMPARED};
 use crate::store::batch::{Batch, ChangeValue, Data, ItemOp, NewWrites};
 use crate::store::log::batches::{CopiedPoint, ForkParents, ThreadBatches, copied_point, timers, writes_of};
 use crate::store::log::checksum::LogChecksum;
-use crate::store::log::{Log, LogExt, ThreadParts, ThreadRows};
+use crate::store::log::{Log, LogExt, LogReads, ThreadParts, ThreadRows};
 use crate::store::operation::{OperationField, OperationTarget, checkpoint_of};
 use crate::store::record::{CheckpointRecord, CheckpointRef};
 use crate::store::{Store, StoreError};

@@ -117,7 +117,7 @@ impl Thread {
     ///
     /// The text is read by [`JsonItems`], which holds one item at a time and takes what Python writes, and every
     /// 1,000 messages a checkpoint is committed. An object with the list `messages` is held as one
-    /// item ([`IMPORT_ITEM_BYTES_MAX`](crate::base::limits::IMPORT_ITEM_BYTES_MAX)). Nothing is dropped silently: an
+    /// item (128 MiB). Nothing is dropped silently: an
     /// item that cannot be read as a message is kept as it is, counted, and written again by an export; what stood
     /// beside such a list is named. Messages without an id get one; nothing is merged.
     ///

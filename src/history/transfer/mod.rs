@@ -10,7 +10,7 @@ mod copy_threads;
 mod export;
 mod import;
 
-use crate::base::limits::PROBLEMS_MAX;
+use crate::limits::PROBLEMS_MAX;
 use crate::message::MessageError;
 use crate::store::StoreError;
 
@@ -34,7 +34,7 @@ pub struct Problem {
 pub struct Problems {
     /// The number of them.
     pub count: u64,
-    /// The first [`PROBLEMS_MAX`] of them.
+    /// The first 100 of them.
     pub first: Vec<Problem>,
 }
 
@@ -63,7 +63,7 @@ pub struct BrokenLine {
 pub struct BrokenLines {
     /// The number of them.
     pub count: u64,
-    /// The first [`PROBLEMS_MAX`] of them.
+    /// The first 100 of them.
     pub first: Vec<BrokenLine>,
 }
 

@@ -505,7 +505,7 @@ fn to_writes(
 
 /// Returns the decoded channels at the head: from the cache if it has them all at that checkpoint, else from the file.
 fn named_head(thread: &Thread, wanted: &[WrittenChannel], newest: Option<CheckpointId>) -> Result<NamedHead, Error> {
-    let cached = thread.store().head_cache().take(thread.id(), thread.namespace(), HeadKey::Named);
+    let cached = thread.store().take_head(thread.id(), thread.namespace(), HeadKey::Named);
     let cached = cached.and_then(|cached| cached.head.downcast::<NamedHead>().ok());
     let mut channels = match cached {
         Some(cached) if cached.head.checkpoint == newest && has_all(&cached.channels, wanted)? => return Ok(*cached),
@@ -573,7 +573,7 @@ fn fits(wanted: &[WrittenChannel], channel: &str, found: FoundContent<'_>) -> Re
 
 /// Puts the decoded channels into the cache for the next write.
 fn retain(thread: &Thread, checkpoint: CheckpointId, head: NamedHead) {
-    thread.store().head_cache().put(CachedHead {
+    thread.store().cache_head(CachedHead {
         thread: thread.id().clone(),
         namespace: thread.namespace().clone(),
         checkpoint,

@@ -42,10 +42,8 @@ pub struct PartialMessage {
 }
 
 impl PartialMessage {
-    /// The channel of the special write that stores it.
-    pub const CHANNEL: &str = PARTIAL.0;
-    /// The index of the special write that stores it.
-    pub const INDEX: i32 = PARTIAL.1;
+    /// The channel and the index of the special write that stores it.
+    pub const PLACE: (&str, i32) = PARTIAL;
 
     /// Makes the partial message of a channel, of chunks that were added up.
     pub fn new(channel: impl Into<String>, message: Message, started: Timestamp, updated: Timestamp) -> Self {
@@ -407,7 +405,7 @@ impl MessageWriter {
     }
 
     /// Adds an entry to the metadata of the checkpoint that the whole message becomes.
-    pub fn metadata(&mut self, name: impl Into<String>, value: impl Into<Value>) {
+    pub(crate) fn metadata(&mut self, name: impl Into<String>, value: impl Into<Value>) {
         self.metadata.insert(name.into(), value.into());
     }
 

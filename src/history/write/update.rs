@@ -277,7 +277,7 @@ fn head(
     newest: Option<CheckpointId>,
 ) -> Result<DecodedHead, Error> {
     let Some(checkpoint) = newest else { return Ok(DecodedHead::empty(layout)) };
-    let cached = thread.store().head_cache().take(thread.id(), thread.namespace(), key);
+    let cached = thread.store().take_head(thread.id(), thread.namespace(), key);
     let cached = cached.filter(|cached| cached.checkpoint == checkpoint);
     match cached.and_then(|cached| cached.head.downcast::<DecodedHead>().ok()) {
         Some(head) => Ok(*head),
@@ -294,7 +294,7 @@ fn head(
 /// Puts a head into the cache for the next call.
 fn retain(thread: &Thread, key: HeadKey, head: DecodedHead) {
     let Some(checkpoint) = head.checkpoint else { return };
-    thread.store().head_cache().put(CachedHead {
+    thread.store().cache_head(CachedHead {
         thread: thread.id().clone(),
         namespace: thread.namespace().clone(),
         checkpoint,

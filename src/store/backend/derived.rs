@@ -13,7 +13,9 @@ use crate::base::{CheckpointId, Namespace, Payload, RunId, TaskId, ThreadId};
 use crate::store::check::{Finding, Invariant};
 use crate::store::error::StoreError;
 use crate::store::log::batches::{in_order, records_of};
-use crate::store::log::{HeadParts, Log, LogExt, NamespaceRef, RecordQuery, StateQuery, UnprunablePlaces, VisitState};
+use crate::store::log::{
+    HeadParts, Log, LogExt, LogReads, NamespaceRef, RecordQuery, StateQuery, UnprunablePlaces, VisitState,
+};
 use crate::store::operation::{BranchRecord, OperationChange, OperationField, OperationQuery, OperationValue};
 use crate::store::query::ItemRange;
 use crate::store::record::{
@@ -160,7 +162,7 @@ fn last_of_run<L: Log + ?Sized>(
 ///
 /// # Errors
 /// As [`Log::records`].
-pub fn branches<L: Log + ?Sized>(log: &L, of: NamespaceRef<'_>) -> Result<Vec<BranchRecord>, StoreError> {
+pub(crate) fn branches<L: Log + ?Sized>(log: &L, of: NamespaceRef<'_>) -> Result<Vec<BranchRecord>, StoreError> {
     let (all, mut found) = (all(log, of.0)?, Vec::<BranchRecord>::new());
     let mut own: Vec<_> = all.into_iter().filter(|record| record.point.namespace == *of.1).collect();
     own.sort_by_key(|record| std::cmp::Reverse(record.point.checkpoint));
@@ -175,12 +177,12 @@ pub fn branches<L: Log + ?Sized>(log: &L, of: NamespaceRef<'_>) -> Result<Vec<Br
     Ok(found)
 }
 
-/// Searches a list channel for a text by its versions and the items that each has put: what [`LogExt::search_list`]
+/// Searches a list channel for a text by its versions and the items that each has put: what `LogReads::search_list`
 /// returns of a backend without a short cut. The changes of checkpoints that were pruned are left out.
 ///
 /// # Errors
 /// As [`Log::read`] and [`Log::versions`].
-pub fn search_list<L: Log + ?Sized>(
+pub(crate) fn search_list<L: Log + ?Sized>(
     log: &L,
     at: &CheckpointRef,
     channel: &str,

@@ -11,12 +11,10 @@ fn batches(backend: &dyn Log, thread: &ThreadId) -> Vec<Batch> {
 pub(super) fn law(backend: &dyn Log, thread: &ThreadId) {
     let (first, other) = (batches(backend, thread), MemoryBackend::new());
     first.iter().for_each(|batch| other.commit(batch).expect("an empty backend takes the batches"));
-    let again = batches(&other, thread);
-    assert_eq!(first, again);
+    assert_eq!(first, batches(&other, thread));
     let heads = |backend: &dyn Log| {
-        let spaces: Vec<Namespace> = backend.namespaces(thread).expect("namespaces are read");
         let head = |space| backend.head_id(thread, &space).expect("a head is read").map(|id| (space, id));
-        spaces.into_iter().filter_map(head).collect::<Vec<_>>()
+        backend.namespaces(thread).expect("namespaces are read").into_iter().filter_map(head).collect::<Vec<_>>()
     };
     assert_eq!(heads(backend), heads(&other), "the heads are the same");
 }

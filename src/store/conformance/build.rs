@@ -514,6 +514,14 @@ pub(super) fn at_once<T: Send>(threads: u64, run: impl Fn(u64) -> T + Sync) -> V
     })
 }
 
+pub(super) fn followed(backend: &dyn Log) -> &dyn Follow {
+    backend.follow().expect("the log can be followed")
+}
+
+pub(super) fn searched(backend: &dyn Log) -> &dyn Searches {
+    backend.searches().expect("texts can be searched")
+}
+
 /// Verifies that a check finds nothing wrong.
 pub(super) fn clean(backend: &dyn Log) {
     let report = backend.check().expect("the check runs");

@@ -120,8 +120,7 @@ pub(super) fn rates(backend: &dyn Log) {
 pub(super) fn lapsed(backend: &dyn Log) {
     let place = enqueue(backend, "a", 1, "work", "");
     let ask = |n: u8, now| asks(n..n + 1, now).queue("work", []);
-    let lease =
-        |query: &ClaimQuery| claims(backend, query).runs.pop().map(|run| (run.lease.epoch, run.lease.recoveries));
+    let lease = |of: &ClaimQuery| claims(backend, of).runs.pop().map(|run| (run.lease.epoch, run.lease.recoveries));
     assert_eq!(lease(&ask(1, 10)), Some((1, 0)));
     assert_eq!(lease(&ask(2, 19)), None, "the lease is live");
     commit(backend, &Batch::of_lease(place.thread.clone(), NewLease::renew(owner(1), moment(30))));

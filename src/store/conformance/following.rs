@@ -3,7 +3,7 @@
 use super::build::*;
 
 fn after(backend: &dyn Log, position: LogPosition, thread: Option<&CasePlace<'_>>, limit: usize) -> ChangePage {
-    let page = backend.changes_after(&position, thread.map(|place| &place.thread), limit).expect("the log is read");
+    let page = followed(backend).changes_after(&position, thread.map(|place| &place.thread), limit).expect("reads");
     let last = page.records.last().map_or(position, |(position, _)| *position);
     assert!(!page.records.is_empty() || page.position == last, "an empty page stays where it is");
     page
@@ -15,7 +15,8 @@ pub(super) fn follow(backend: &dyn Log, from: LogPosition, thread: Option<&CaseP
 }
 
 pub(super) fn order(backend: &dyn Log) {
-    let (start, end) = (LogPosition::START, backend.position(0).expect("the log is read"));
+    let position = |back| followed(backend).position(back).expect("the log is read");
+    let (start, end) = (LogPosition::START, position(0));
     assert!(follow(backend, start, None, 9).is_empty() && follow(backend, end, None, 9).is_empty());
     let [a, b] = roots(backend, ["a", "b"]);
     let inner = a.inside("node:1");
@@ -36,15 +37,14 @@ pub(super) fn order(backend: &dyn Log) {
         assert_eq!(follow(backend, stored, None, 2), order[from..order.len().min(from + 2)]);
         assert_eq!(follow(backend, page, None, 9), order[order.len().min(from + 2)..]);
     }
-    let newest = backend.position(2).expect("the log is read");
-    assert!(order.ends_with(&follow(backend, newest, None, 9)), "the newest ones follow");
+    assert!(order.ends_with(&follow(backend, position(2), None, 9)), "the newest ones follow");
     assert_eq!(follow(backend, start, Some(&a), 9), [1, 3, 2, 4], "of all namespaces");
     assert_eq!(follow(backend, positions[1], Some(&a), 2), [3, 2]);
     assert!(follow(backend, start, Some(&root_of(backend, "none")), 9).is_empty());
     assert!(follow(backend, start, None, 0).is_empty());
     assert_eq!(all.records[2].1, inner.record(3), "a record is whole");
     let foreign = LogPosition::from_bytes(&[7; POSITION_BYTES_MAX]).expect("it fits");
-    backend.changes_after(&foreign, None, 9).expect_err("it is of another backend");
+    followed(backend).changes_after(&foreign, None, 9).expect_err("it is of another backend");
     // Deleted threads are passed over.
     b.delete();
     assert_eq!(follow(backend, start, None, 9), [1, 3, 2, 4]);
@@ -54,7 +54,7 @@ pub(super) fn order(backend: &dyn Log) {
 }
 
 pub(super) fn signals(backend: &dyn Log) {
-    let mut watch = backend.watch_log().expect("the log can be followed");
+    let mut watch = followed(backend).watch().expect("the log can be followed");
     let place = root_of(backend, "watched");
     for n in 1..4 {
         let seen = watch.signal.count();

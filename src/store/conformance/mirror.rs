@@ -336,7 +336,7 @@ impl Mirrored {
     fn compare_order(&self, log: &dyn Log) {
         let kept: Vec<_> = self.order.iter().filter(|at| !self.is_pruned(at)).collect();
         loop {
-            let changes = log.changes_after(&LogPosition::START, None, 1_000).expect("the log is read").records;
+            let changes = followed(log).changes_after(&LogPosition::START, None, 1_000).expect("reads the log").records;
             let shown: Vec<_> = changes.iter().map(|(_, record)| &record.point).collect();
             assert!(kept.starts_with(&shown), "followers see the order of the log");
             if shown.len() == kept.len() {

@@ -9,19 +9,19 @@ pub(super) fn with_and_without_index(backend: &dyn Log, case: fn(&dyn Log)) {
     let all: Vec<ThreadId> = threads(backend).into_iter().map(|id| ThreadId::new(id).expect("an id")).collect();
     _ = backend.delete_threads(&all).expect("deletes");
     reclaim(backend);
-    backend.enable_search(&SearchOptions::new().unsealed()).expect("indexes an empty log");
+    searched(backend).enable(&SearchOptions::new().unsealed()).expect("indexes an empty log");
     case(backend);
     clean(backend);
-    backend.disable_search().expect("removes the index");
-    assert_eq!(backend.search_index().expect("reads the state"), None);
+    searched(backend).disable().expect("removes the index");
+    assert_eq!(searched(backend).index().expect("reads the state"), None);
 }
 
 fn page(backend: &dyn Log, query: &SearchQuery) -> SearchPage {
-    let page = backend.search(query).expect("searches");
-    if backend.search_index().expect("reads the state").is_some() {
-        backend.enable_search(&SearchOptions::new().unsealed()).expect("indexes the rest");
-        assert_eq!(backend.search_index().expect("reads the state").map(|index| index.behind), Some(0));
-        assert_eq!(backend.search(query).expect("searches"), page, "entries that are indexed, and that are not");
+    let page = searched(backend).search(query).expect("searches");
+    if searched(backend).index().expect("reads the state").is_some() {
+        searched(backend).enable(&SearchOptions::new().unsealed()).expect("indexes the rest");
+        assert_eq!(searched(backend).index().expect("reads the state").map(|index| index.behind), Some(0));
+        assert_eq!(searched(backend).search(query).expect("searches"), page, "with entries not indexed, and without");
     }
     page
 }
@@ -70,11 +70,10 @@ pub(super) fn fields(backend: &dyn Log) {
     let hits = page(backend, &query("gasthof")).hits;
     let [hit] = &hits[..] else { panic!("one hit: {hits:?}") };
     assert_eq!((&hit.point, hit.created_at, hit.seq), (&place.point(2), moment(2), place.record(2).seq));
-    assert_eq!((&*hit.channel, hit.position), ("messages", 0));
     assert_eq!((hit.role.as_deref(), hit.id.as_deref(), hit.name.as_deref()), (Some("ai"), Some("m-1"), Some("Zoë")));
-    assert_eq!((hit.node.as_deref(), hit.on_head), (Some("answer"), true));
-    assert_eq!(hit.snippet.marked("[", "]"), "A [Gasthof] in Bern");
-    assert_eq!((hit.snippet.more_before, hit.snippet.more_after), (false, false));
+    assert_eq!((hit.node.as_deref(), &*hit.channel, hit.position, hit.on_head), (Some("answer"), "messages", 0, true));
+    let snippet = &hit.snippet;
+    assert_eq!((&*snippet.marked("[", "]"), snippet.more_before || snippet.more_after), ("A [Gasthof] in Bern", false));
 }
 
 pub(super) fn filters(backend: &dyn Log) {
@@ -281,7 +280,7 @@ pub(super) fn hostile(backend: &dyn Log) {
         searches.iter().for_each(|text| assert_eq!(found(text), [n], "{text:?}"));
     }
     assert_eq!(found("grams:x"), [0; 0]);
-    assert_eq!(refusal(backend.search(&query(" \t"))), "text of a search");
+    assert_eq!(refusal(searched(backend).search(&query(" \t"))), "text of a search");
 }
 
 pub(super) fn long_texts(backend: &dyn Log) {

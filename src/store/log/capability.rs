@@ -154,8 +154,10 @@ pub trait Searches {
     /// [`StoreError::Corrupt`].
     fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError>;
 
-    /// A short cut of [`LogExt::search_list`](super::LogExt::search_list). This implementation returns `None`: the
-    /// backend has none.
+    /// Searches a list channel for a text, on the lineage of a checkpoint: returns the changes of the positions at
+    /// which an item was ever put whose bytes, or a column of whose index, hold `text`, as
+    /// [`StoredListChange::order`] brings them. This implementation returns `None`, and the changes of each item are
+    /// read.
     ///
     /// # Errors
     /// [`StoreError::CheckpointNotFound`]; [`StoreError::Read`], [`StoreError::Corrupt`].

@@ -2,8 +2,8 @@
 
 use super::batches::{self, ForkParents, ThreadBatches};
 use super::{
-    ChangePage, Checks, Erase, Erasure, Follow, HeadParts, Log, LogPosition, NamespaceRef, PruneTarget, Prunes,
-    RecordQuery, Searches, StateQuery, ThreadParts, ThreadRow, ThreadRows, TimerQuery, UnprunablePlaces, VisitState,
+    Checks, Erase, Erasure, Follow, HeadParts, Log, NamespaceRef, PruneTarget, Prunes, RecordQuery, Searches,
+    StateQuery, ThreadParts, ThreadRow, ThreadRows, TimerQuery, UnprunablePlaces, VisitState,
 };
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use crate::store::backend::derived;
@@ -19,11 +19,9 @@ use crate::store::record::{
     CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead, StoredListChange, ThreadRecord,
     ThreadSize, TimerRecord, WriteRecord,
 };
-use crate::store::search::{SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use crate::store::side_tables::SideTables;
 use crate::store::statements::SqlTransaction;
 use crate::store::threads::{ThreadInfo, ThreadQuery};
-use crate::store::watch::LogWatch;
 
 /// The reads of a log, one for each question. Every [`Log`] has them.
 ///
@@ -77,19 +75,6 @@ pub trait LogExt: Log {
     /// As [`Log::records`].
     fn checkpoint(&self, at: &CheckpointRef) -> Result<Option<CheckpointRecord>, StoreError> {
         Ok(self.records(&RecordQuery::At(&[at]))?.pop().flatten())
-    }
-
-    /// Returns the checkpoints of a thread whose id, as text, starts with `prefix`, oldest first, at most `limit`.
-    ///
-    /// # Errors
-    /// As [`Log::records`].
-    fn checkpoints_by_prefix(
-        &self,
-        thread: &ThreadId,
-        prefix: &str,
-        limit: usize,
-    ) -> Result<Vec<CheckpointRecord>, StoreError> {
-        stored(self.records(&RecordQuery::Prefix { thread, prefix, limit }))
     }
 
     /// Lists checkpoints, newest first, without touching any state. Those that were pruned are passed over.
@@ -185,29 +170,6 @@ pub trait LogExt: Log {
         Ok(found)
     }
 
-    /// Visits the item of a list channel at a checkpoint that has an id in its index; returns whether there is one. Of
-    /// several items with one id, any one is visited.
-    ///
-    /// # Errors
-    /// As [`Log::read`].
-    fn find_item(
-        &self,
-        at: &CheckpointRef,
-        channel: &str,
-        id: &str,
-        visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
-    ) -> Result<bool, StoreError> {
-        let mut found = false;
-        self.read(at, &StateQuery::Item(channel, id), &mut |part| {
-            if let StatePart::Item(row) = part {
-                found = true;
-                visit(row)?;
-            }
-            Ok(false)
-        })?;
-        Ok(found)
-    }
-
     /// Returns the list that the list of a channel references ([`ItemOp::Reference`]); `None` for a list without a
     /// reference, and for a channel that is not a list.
     ///
@@ -279,36 +241,12 @@ pub trait LogExt: Log {
         Ok(one_thread(self, thread, |parts| parts.namespaces = true)?.namespaces)
     }
 
-    /// Returns the contents of the fields of a thread that operations set, sorted by field, but for heads.
-    ///
-    /// # Errors
-    /// As [`Log::thread_rows`].
-    fn fields(&self, thread: &ThreadId) -> Result<Vec<(OperationField, OperationValue)>, StoreError> {
-        Ok(one_thread(self, thread, |parts| parts.fields = true)?.fields)
-    }
-
     /// Returns the last lease of a thread, which may have expired or be released; `None` if it never had one.
     ///
     /// # Errors
     /// As [`Log::thread_rows`].
     fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
         Ok(one_thread(self, thread, |parts| parts.lease = true)?.lease)
-    }
-
-    /// Returns the threads that were forked from a thread, the first fork first.
-    ///
-    /// # Errors
-    /// As [`Log::thread_rows`].
-    fn forks(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
-        Ok(one_thread(self, thread, |parts| parts.forks = true)?.forks)
-    }
-
-    /// Returns the checkpoint of another thread from which a thread was forked.
-    ///
-    /// # Errors
-    /// As [`Log::thread_rows`].
-    fn forked_from(&self, thread: &ThreadId) -> Result<Option<CheckpointRef>, StoreError> {
-        Ok(one_thread(self, thread, |parts| parts.forked_from = true)?.forked_from)
     }
 
     /// Returns the branches of a namespace, the newest first, at the cost of some indexed reads for each.
@@ -380,78 +318,20 @@ pub trait LogExt: Log {
         claim_runs(query, usize::MAX, &mut ClaimCalls(self))
     }
 
-    /// Returns the checkpoints after a position of the log.
+    /// Returns the followers of the log.
     ///
     /// # Errors
-    /// As [`Follow::changes_after`].
-    fn changes_after(
-        &self,
-        position: &LogPosition,
-        thread: Option<&ThreadId>,
-        limit: usize,
-    ) -> Result<ChangePage, StoreError> {
-        follow(self)?.changes_after(position, thread, limit)
+    /// [`StoreError::Unsupported`] if the log cannot be followed.
+    fn follow(&self) -> Result<&dyn Follow, StoreError> {
+        self.capabilities().follow.ok_or_else(|| lacking("following the log", "this backend cannot be followed"))
     }
 
-    /// Returns the position after which at most so many of the newest checkpoints follow, about: 0 for the end of the
-    /// log.
+    /// Returns the searches of the log.
     ///
     /// # Errors
-    /// As [`Follow::position`].
-    fn position(&self, newest: u64) -> Result<LogPosition, StoreError> {
-        follow(self)?.position(newest)
-    }
-
-    /// Returns the signals of changes of the log, for one follower.
-    ///
-    /// # Errors
-    /// As [`Follow::watch`].
-    fn watch_log(&self) -> Result<LogWatch, StoreError> {
-        follow(self)?.watch()
-    }
-
-    /// Returns the items whose text holds every word of a query, the newest first.
-    ///
-    /// # Errors
-    /// As [`Searches::search`].
-    fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {
-        searches(self)?.search(query)
-    }
-
-    /// Searches a list channel for a text, on the lineage of a checkpoint: returns the changes of the positions at
-    /// which an item was ever put whose bytes, or a column of whose index, hold `text`, as [`StoredListChange::order`]
-    /// brings them.
-    ///
-    /// # Errors
-    /// As [`Log::read`].
-    fn search_list(&self, at: &CheckpointRef, channel: &str, text: &str) -> Result<Vec<StoredListChange>, StoreError> {
-        let searches = self.capabilities().searches;
-        let found = searches.map(|searches| searches.search_list(at, channel, text)).transpose()?.flatten();
-        found.map_or_else(|| derived::search_list(self, at, channel, text), Ok)
-    }
-
-    /// Indexes the texts that [`LogExt::search`] reads, and returns when all are indexed.
-    ///
-    /// # Errors
-    /// As [`Searches::enable`].
-    fn enable_search(&self, options: &SearchOptions) -> Result<(), StoreError> {
-        searches(self)?.enable(options)
-    }
-
-    /// Removes the index of texts, if there is one.
-    ///
-    /// # Errors
-    /// As [`Searches::disable`].
-    fn disable_search(&self) -> Result<(), StoreError> {
-        self.capabilities().searches.map_or(Ok(()), Searches::disable)
-    }
-
-    /// Returns the state of the index of texts; `None` without one.
-    ///
-    /// # Errors
-    /// As [`Searches::index`].
-    fn search_index(&self) -> Result<Option<SearchIndex>, StoreError> {
-        self.capabilities().searches.map_or(Ok(None), Searches::index)
+    /// [`StoreError::Unsupported`] if the log is not searched.
+    fn searches(&self) -> Result<&dyn Searches, StoreError> {
+        self.capabilities().searches.ok_or_else(|| lacking("search", "this backend does not search"))
     }
 
     /// Returns the places of the checkpoints of a thread that cannot be pruned.
@@ -518,7 +398,84 @@ pub trait LogExt: Log {
     }
 }
 
+/// The reads that the engine alone makes, written once for all backends.
+pub(crate) trait LogReads: Log {
+    /// Returns the checkpoints of a thread whose id, as text, starts with `prefix`, oldest first, at most `limit`.
+    ///
+    /// # Errors
+    /// As [`Log::records`].
+    fn checkpoints_by_prefix(
+        &self,
+        thread: &ThreadId,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<Vec<CheckpointRecord>, StoreError> {
+        stored(self.records(&RecordQuery::Prefix { thread, prefix, limit }))
+    }
+
+    /// Visits the item of a list channel at a checkpoint that has an id in its index; returns whether there is one. Of
+    /// several items with one id, any one is visited.
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    fn find_item(
+        &self,
+        at: &CheckpointRef,
+        channel: &str,
+        id: &str,
+        visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
+    ) -> Result<bool, StoreError> {
+        let mut found = false;
+        self.read(at, &StateQuery::Item(channel, id), &mut |part| {
+            if let StatePart::Item(row) = part {
+                found = true;
+                visit(row)?;
+            }
+            Ok(false)
+        })?;
+        Ok(found)
+    }
+
+    /// Returns the contents of the fields of a thread that operations set, sorted by field, but for heads.
+    ///
+    /// # Errors
+    /// As [`Log::thread_rows`].
+    fn fields(&self, thread: &ThreadId) -> Result<Vec<(OperationField, OperationValue)>, StoreError> {
+        Ok(one_thread(self, thread, |parts| parts.fields = true)?.fields)
+    }
+
+    /// Returns the threads that were forked from a thread, the first fork first.
+    ///
+    /// # Errors
+    /// As [`Log::thread_rows`].
+    fn forks(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
+        Ok(one_thread(self, thread, |parts| parts.forks = true)?.forks)
+    }
+
+    /// Returns the checkpoint of another thread from which a thread was forked.
+    ///
+    /// # Errors
+    /// As [`Log::thread_rows`].
+    fn forked_from(&self, thread: &ThreadId) -> Result<Option<CheckpointRef>, StoreError> {
+        Ok(one_thread(self, thread, |parts| parts.forked_from = true)?.forked_from)
+    }
+
+    /// Searches a list channel for a text, on the lineage of a checkpoint: returns the changes of the positions at
+    /// which an item was ever put whose bytes, or a column of whose index, hold `text`, as [`StoredListChange::order`]
+    /// brings them.
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    fn search_list(&self, at: &CheckpointRef, channel: &str, text: &str) -> Result<Vec<StoredListChange>, StoreError> {
+        let searches = self.capabilities().searches;
+        let found = searches.map(|searches| searches.search_list(at, channel, text)).transpose()?.flatten();
+        found.map_or_else(|| derived::search_list(self, at, channel, text), Ok)
+    }
+}
+
 impl<L: Log + ?Sized> LogExt for L {}
+
+impl<L: Log + ?Sized> LogReads for L {}
 
 fn one_head<L: Log + ?Sized>(
     log: &L,
@@ -544,14 +501,6 @@ fn stored(found: Result<Vec<Option<CheckpointRecord>>, StoreError>) -> Result<Ve
 
 fn lacking(feature: &'static str, reason: &str) -> StoreError {
     StoreError::Unsupported { feature, reason: reason.into() }
-}
-
-fn follow<L: Log + ?Sized>(log: &L) -> Result<&dyn Follow, StoreError> {
-    log.capabilities().follow.ok_or_else(|| lacking("following the log", "this backend cannot be followed"))
-}
-
-fn searches<L: Log + ?Sized>(log: &L) -> Result<&dyn Searches, StoreError> {
-    log.capabilities().searches.ok_or_else(|| lacking("search", "this backend does not search"))
 }
 
 fn prunes<L: Log + ?Sized>(log: &L) -> Result<&dyn Prunes, StoreError> {

@@ -2,9 +2,9 @@
 //!
 //! [`Log`] is what a backend implements: a few batched calls, and its [capabilities](Capabilities). [`LogExt`] is what
 //! callers use: one read for each question, written once for all backends. A [`CommitChain`] orders the commits of a
-//! run, a [`HeadCache`] caches decoded heads, a [`LogWatch`] waits for changes, and [`SideTables`] are the key-value
-//! memory and the cache. *Absent:* the meaning of a channel, a message or a graph ([`history`](crate::history)), and
-//! what implementers share ([`backend`](super::backend)).
+//! run, a [`LogWatch`] waits for changes, and [`SideTables`] are the key-value memory and the cache. *Absent:* the
+//! meaning of a channel, a message or a graph ([`history`](crate::history)), and what implementers share
+//! ([`backend`](super::backend)).
 
 pub(crate) mod batches;
 mod capability;
@@ -18,6 +18,7 @@ pub use self::capability::{
     Capabilities, ChangePage, Checks, FileStore, Follow, Prunes, Queues, Searches, Transactions,
 };
 pub use self::ext::LogExt;
+pub(crate) use self::ext::LogReads;
 pub use self::handle::{CommitHandle, Erasure};
 pub use self::layer::Layer;
 pub use self::query::{
@@ -26,7 +27,7 @@ pub use self::query::{
 };
 pub use super::chain::CommitChain;
 pub use super::claim::{ClaimQuery, ClaimedRun, Claims, QueueGroup};
-pub use super::heads::{CachedHead, HeadCache, HeadKey};
+pub use super::heads::{CachedHead, HeadKey};
 pub use super::prune::PruneSpan;
 pub use super::query::CheckpointQuery;
 pub use super::side_tables::{CacheChange, KvChange, KvNamespace, KvRecord, KvVector, SideTables};

@@ -59,7 +59,7 @@ impl<'a> SearchedEntry<'a> {
     }
 
     /// Returns the key of an entry of a map.
-    pub fn key(&self) -> Option<String> {
+    pub(crate) fn key(&self) -> Option<String> {
         let is_entry = self.position.is_some_and(|at| (MAP_POSITION_MIN..TEXT_POSITION_MIN).contains(&at));
         let pair = is_entry.then(|| decode_bytes::<(String, IgnoredAny)>(self.payload.codec, self.payload.data).ok());
         pair.flatten().map(|(key, _)| key)

@@ -83,7 +83,7 @@ impl Search {
     }
 
     /// Returns the place of the cursor.
-    pub fn after(&self) -> Option<&HitPlace> {
+    pub(crate) fn after(&self) -> Option<&HitPlace> {
         self.after.as_ref()
     }
 

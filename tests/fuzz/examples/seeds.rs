@@ -71,20 +71,21 @@ impl Seeds {
 
     fn split(&mut self, message: &Value) {
         let messages = messages_from_dict([message.clone().into()]).unwrap_or_default();
-        for parts in messages.iter().filter_map(|message| message.split().ok()) {
-            let kind = MessageClass::ALL.iter().position(|class| class.kind() == parts.kind);
+        for stored in messages.iter().filter_map(|message| message.to_payload().ok()) {
+            let index = stored.as_ref().index.unwrap_or_default();
+            let kind = MessageClass::ALL.iter().position(|class| Some(class.kind()) == index.kind);
             let present = [
-                parts.id.is_some(),
-                parts.name.is_some(),
-                parts.tool_calls.is_some(),
+                index.id.is_some(),
+                index.name.is_some(),
+                index.tool_calls.is_some(),
                 true,
-                parts.text.is_some(),
-                parts.input_tokens.is_some(),
-                parts.output_tokens.is_some(),
+                index.text.is_some(),
+                index.input_tokens.is_some(),
+                index.output_tokens.is_some(),
             ];
             let bits = (0..).zip(present).map(|(bit, is)| u8::from(is) << bit).sum();
             let kind = kind.unwrap_or(MessageClass::ALL.len()) as u8;
-            self.stored.insert([&[kind, bits][..], &parts.rest].concat());
+            self.stored.insert([&[kind, bits][..], &stored.data].concat());
         }
     }
 }

@@ -221,7 +221,7 @@ fn operations(store: &Store) {
     moved.name_branch("first").unwrap();
     moved.by("somebody").rewind_to(&moved.at("~2").unwrap()).unwrap();
     moved.set("x", 9).unwrap();
-    moved.facts().title("Bern in May").project("home").label("trip").pin().save().unwrap();
+    moved.facts().title("Bern in May").project("home").label("trip").pinned(true).save().unwrap();
     moved.rewind_to(&moved.at("~1").unwrap()).unwrap();
     moved.undo().unwrap();
 }

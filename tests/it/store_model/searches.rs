@@ -14,8 +14,8 @@ use crate::cases;
 /// Compares searches, page by page. If the file has an index and `indexes` is set, its newest entries are indexed
 /// first: otherwise searches read indexed entries and others.
 pub(super) fn compare(model: &dyn Log, file: &dyn Log, thread: &ThreadId, indexes: bool) -> Result<(), TestCaseError> {
-    if indexes && file.search_index().unwrap().is_some() {
-        file.enable_search(&SearchOptions::new()).unwrap();
+    if indexes && file.searches().unwrap().index().unwrap().is_some() {
+        file.searches().unwrap().enable(&SearchOptions::new()).unwrap();
     }
     let queries = [
         SearchQuery::new("TEXT").limit(7),
@@ -38,7 +38,7 @@ pub(super) fn compare(model: &dyn Log, file: &dyn Log, thread: &ThreadId, indexe
 fn hits(backend: &dyn Log, query: &SearchQuery) -> Vec<SearchHit> {
     let (mut found, mut query) = (Vec::new(), query.clone());
     loop {
-        let page = backend.search(&query).unwrap();
+        let page = backend.searches().unwrap().search(&query).unwrap();
         found.extend(page.hits);
         match page.next {
             Some(next) => query = query.after(next),
@@ -59,7 +59,7 @@ proptest! {
         let path = folder.path().join("model.db");
         let open = || {
             let file = SqliteBackend::open(&path, &OpenOptions::new()).unwrap();
-            file.enable_search(&SearchOptions::new()).unwrap();
+            file.searches().unwrap().enable(&SearchOptions::new()).unwrap();
             file
         };
         follow(&ops, &mut || Arc::new(open()))?;

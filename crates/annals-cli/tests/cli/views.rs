@@ -59,11 +59,11 @@ fn threads_are_shown_with_their_facts_and_their_status() {
     let file = ClosedFile::of(OpenOptions::new(), |store| {
         let a = store.thread("a").unwrap();
         a.append("messages", [Message::human("hi")]).unwrap();
-        a.facts().title("Bern \"in\" May").project("home").label("x").label("ü").pin().save().unwrap();
+        a.facts().title("Bern \"in\" May").project("home").label("x").label("ü").pinned(true).save().unwrap();
         let b = store.thread("b").unwrap();
         let write = b.write().set("x", 1).metadata("cancelled", "too late").metadata("graph", "book");
         write.commit().unwrap();
-        b.facts().archive().save().unwrap();
+        b.facts().archived(true).save().unwrap();
         let c = store.thread("c").unwrap();
         c.set("x", 1).unwrap();
         c.set("x", 2).unwrap();

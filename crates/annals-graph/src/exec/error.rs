@@ -419,7 +419,7 @@ impl RunError {
             | Self::UnknownOutput { .. }
             | Self::SyncTimeout { .. }
             | Self::BadTimeout { .. } => "ValueError",
-            Self::Breakpoint(problem) => problem.class(),
+            Self::Breakpoint(_) => "ValueError",
             Self::Edit(EditProblem::NoSupersteps | EditProblem::NoUpdates { .. }) => "ValueError",
             Self::Edit(_) => "InvalidUpdateError",
             Self::ParentCommand => "ParentCommand",

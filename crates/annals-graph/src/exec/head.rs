@@ -4,9 +4,9 @@ use annals_runs::SpecialWrite;
 use std::fmt;
 use std::sync::Arc;
 
+use super::barrier::Barrier;
 use crate::base::NULL_TASK;
 use crate::base::{CheckpointId, ListRef, Namespace, TaskId, WriteValue};
-use crate::channel::Barrier;
 use crate::graph::{Graph, Join, NodeOutput, SendTo};
 use crate::state::{FieldKind, StateRef};
 use crate::store::Source;

@@ -14,6 +14,7 @@
 
 mod apply;
 mod attempts;
+mod barrier;
 mod before;
 mod begin;
 mod cache;

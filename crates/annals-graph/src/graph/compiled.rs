@@ -59,12 +59,6 @@ impl<S> CompiledGraph<S> {
         &self.graph.name
     }
 
-    /// Returns the version of the program that the graph is part of
-    /// ([`StateGraph::version`](super::StateGraph::version)), if it has one.
-    pub fn version(&self) -> Option<&str> {
-        self.graph.code.as_ref().map(|code| &*code.version)
-    }
-
     /// Returns the fingerprint of the graph: 15 hexadecimal digits, five each of a hash of its nodes, its edges, and
     /// its channels with the way each is stored. It does not depend on the functions of the nodes, nor on the order in
     /// which parts were added.
@@ -92,7 +86,7 @@ impl<S> CompiledGraph<S> {
     }
 
     /// Returns the names of its nodes, in the order in which they were added.
-    pub fn nodes(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &str> {
         self.graph.nodes.iter().map(|node| &*node.name)
     }
 }

@@ -147,16 +147,9 @@ pub enum GraphProblem {
     },
 }
 
-impl GraphProblem {
-    /// Returns the name of the LangGraph error class.
+impl GraphError {
+    /// Returns the name of the error class that LangGraph raises in its place.
     pub fn class(&self) -> &'static str {
         "ValueError"
-    }
-}
-
-impl GraphError {
-    /// Returns the name of the LangGraph error class of the first problem.
-    pub fn class(&self) -> &'static str {
-        self.problems.first().map_or("ValueError", GraphProblem::class)
     }
 }

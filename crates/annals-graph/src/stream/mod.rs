@@ -87,27 +87,14 @@ pub enum StreamData<S> {
 
 /// The state of a graph in stream mode `values`. It dereferences to the state itself.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Values<S> {
-    pub(crate) state: Arc<S>,
-    pub(crate) view: StateView,
-    pub(crate) interrupts: Vec<Interrupt>,
-}
-
-impl<S> Values<S> {
-    /// Returns the state.
-    pub fn state(&self) -> &Arc<S> {
-        &self.state
-    }
-
-    /// Returns the channels of the output that are set.
-    pub fn view(&self) -> &StateView {
-        &self.view
-    }
-
-    /// Returns the interrupts of the task, if the part was made for them.
-    pub fn interrupts(&self) -> &[Interrupt] {
-        &self.interrupts
-    }
+    /// The state.
+    pub state: Arc<S>,
+    /// The channels of the output that are set.
+    pub view: StateView,
+    /// The interrupts of the task, if the part was made for them.
+    pub interrupts: Vec<Interrupt>,
 }
 
 impl<S> Deref for Values<S> {

@@ -381,11 +381,6 @@ where
 }
 
 impl<I, R, K> Task<I, R, K> {
-    /// Returns the name of the task.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Removes the cached results of the tasks of this name.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::base::{IdSource, Timestamp};
 use crate::hash;
 use crate::message::{
-    Chunk, MergedChunks, Message, MessageError, MessageLike, ToolCall, ToolCallChunk, Usage, message_chunk_to_message,
+    Chunk, MergedChunks, Message, MessageError, MessageLike, ToolCallChunk, message_chunk_to_message,
 };
 use crate::state::erased::message_write;
 
@@ -182,20 +182,14 @@ impl MessageStream {
         self
     }
 
-    /// Persists the message so far at an interval, when a chunk arrives, for the channel `messages`: after a crash, an
-    /// error or a cancelled run it is a [`Partial`](crate::history::Partial) of the thread, and shown by
+    /// Persists the message so far at an interval, when a chunk arrives, for a channel such as `messages`: after a
+    /// crash, an error or a cancelled run it is a [`Partial`](crate::history::Partial) of the thread, and shown by
     /// [`TaskView::partial`](crate::TaskView::partial). The end of the task clears it. Each time, the message so far is
     /// written by the background writer. A run with [`Durability::Exit`](crate::Durability::Exit) and one without a
-    /// thread persist nothing. Default: the interval of the run
+    /// thread persist nothing. Default: the channel `messages` and the interval of the run
     /// ([`Run::persist_messages_every`](crate::Run::persist_messages_every)).
     #[must_use]
-    pub fn persist_every(self, interval: Duration) -> Self {
-        self.persist_for(MESSAGES, interval)
-    }
-
-    /// Persists the message so far as [`persist_every`](Self::persist_every), for another channel.
-    #[must_use]
-    pub fn persist_for(mut self, channel: &str, interval: Duration) -> Self {
+    pub fn persist_every(mut self, channel: &str, interval: Duration) -> Self {
         self.persists = Some((channel.into(), interval));
         self
     }
@@ -215,11 +209,6 @@ impl MessageStream {
         let mut chunk = Chunk::default();
         chunk.last = true;
         self.show_chunk(Message::ai(text.into()), chunk);
-    }
-
-    /// Adds a tool call, as one chunk.
-    pub fn push_tool_call(&mut self, call: ToolCall) {
-        self.show(Message::ai("").with_tool_call(call));
     }
 
     /// Adds a chunk of a tool call. Chunks with one index are joined: first the name and the id, then the text of the
@@ -254,14 +243,6 @@ impl MessageStream {
     /// ```
     pub fn push_tool_call_chunk(&mut self, call: ToolCallChunk) {
         self.show_chunk(Message::ai(""), Chunk::new([call]));
-    }
-
-    /// Adds token counts, as a chunk without text.
-    ///
-    /// # Errors
-    /// As [`push_chunk`](Self::push_chunk), if the counts cannot be added to the earlier ones.
-    pub fn push_usage(&mut self, usage: Usage) -> Result<(), MessageError> {
-        self.push_chunk(Message::ai("").with_usage(usage))
     }
 
     /// Adds a chunk as a provider sent it; a whole message of the model counts as one chunk. The first chunk with an

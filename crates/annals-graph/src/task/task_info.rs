@@ -89,7 +89,7 @@ impl TaskInfo {
     }
 
     /// Returns the number of the superstep.
-    pub fn step(&self) -> i64 {
+    pub(crate) fn step(&self) -> i64 {
         self.0.step
     }
 
@@ -109,7 +109,7 @@ impl TaskInfo {
     }
 
     /// Returns the metadata of the node, if it was added with some.
-    pub fn metadata(&self) -> Option<&serde_json::Map<String, serde_json::Value>> {
+    pub(crate) fn metadata(&self) -> Option<&serde_json::Map<String, serde_json::Value>> {
         self.0.place.graph.nodes[self.0.place.node?].settings.metadata.as_deref()
     }
 

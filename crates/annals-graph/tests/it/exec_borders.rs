@@ -506,8 +506,8 @@ fn an_entrypoint_shows_its_value_and_its_calls_and_nothing_else() {
         let parts = flow.run(&thread).stream(input, &modes).unwrap().map(Result::unwrap);
         let short = parts.map(|part| match &part.data {
             StreamData::Values(values) => {
-                let shown = values.view().to_value().unwrap().to_json();
-                format!("values {shown} {}", values.interrupts().len())
+                let shown = values.view.to_value().unwrap().to_json();
+                format!("values {shown} {}", values.interrupts.len())
             }
             StreamData::Updates(update) => {
                 let writes = update.writes.to_update().unwrap().to_json();

@@ -46,7 +46,7 @@ fn ask(_: &Work, context: &Context) -> NodeResult<WorkUpdate> {
 
 fn short<S>(part: StreamPart<S>) -> String {
     match part.data {
-        StreamData::Values(values) => format!("values {}", values.view().to_value().unwrap().to_json()),
+        StreamData::Values(values) => format!("values {}", values.view.to_value().unwrap().to_json()),
         StreamData::Updates(update) => {
             let writes = update.writes.to_update().unwrap().to_json();
             format!("{} {writes}{}", update.node, if update.cached { " cached" } else { "" })
@@ -519,7 +519,7 @@ fn an_entrypoint_shows_its_value_and_the_messages_of_its_value() {
         let parts = flow.run(&thread).stream(1_i64, &[StreamMode::Values, StreamMode::Messages]).unwrap();
         let shown: Vec<String> = parts
             .map(|part| match part.unwrap().data {
-                StreamData::Values(values) => values.view().to_value().unwrap().get("id").unwrap().to_string(),
+                StreamData::Values(values) => values.view.to_value().unwrap().get("id").unwrap().to_string(),
                 StreamData::Message(part) => format!("says {}", part.message.text()),
                 _ => "other".into(),
             })

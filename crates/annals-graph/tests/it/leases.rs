@@ -12,7 +12,7 @@ use annals::store::{OpenOptions, StoreError};
 use annals_graph::graph::Entrypoint;
 use annals_graph::prelude::*;
 use annals_graph::task::{RunControl, Task};
-use annals_graph::{Durability, Error, IntoInput, Run};
+use annals_graph::{Durability, Error, ErrorKind, IntoInput, Run};
 use macro_rules_attribute::apply;
 
 use crate::backends::{GUARD, in_a_file, new_thread, place, place_with};
@@ -114,7 +114,7 @@ fn a_second_run_is_refused_before_one_of_its_nodes_starts() {
                     assert!(is_leased(&way.invoke(run().wait_for_lease(Duration::from_millis(20)), line("x"))));
                 }
                 let refused = way.invoke(rivals.run(&other), line("x"));
-                assert!(is_leased(&refused) && refused.unwrap_err().is_busy());
+                assert!(is_leased(&refused) && refused.unwrap_err().kind() == ErrorKind::Busy);
                 Ok(line("first"))
             });
             let run = graph.run(&thread).durability(durability).lease(LEASE);

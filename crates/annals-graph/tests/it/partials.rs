@@ -143,7 +143,7 @@ fn the_end_of_a_task_clears_its_message() {
         let (thread, inner) = (new_thread(), new_thread());
         let in_node = thread.clone();
         let model = move |_: &Chat, ctx: &Context| {
-            let mut answer = ctx.message_stream().persist_every(Duration::ZERO);
+            let mut answer = ctx.message_stream().persist_every("messages", Duration::ZERO);
             answer.push("whole");
             if durability != Durability::Exit {
                 wait_for(&in_node, "whole");

@@ -162,9 +162,9 @@ fn a_task_that_fails_after_it_received_gets_the_same_signal_again() {
 
     let worker = Worker::new(&store).register(&graph);
     assert_eq!(worker.run_until_idle().unwrap().continued, 0);
-    assert!(store.retry("a").unwrap());
+    assert!(store.thread("a").unwrap().retry().unwrap());
     assert_eq!(ThreadStatus::of(&thread.info().unwrap()), ThreadStatus::Running);
-    assert!(!store.retry("a").unwrap(), "nothing has failed any more");
+    assert!(!store.thread("a").unwrap().retry().unwrap(), "nothing has failed any more");
     assert_eq!(worker.run_until_idle().unwrap().continued, 1);
     assert_eq!(received(&graph, &thread), Some(Some(1)));
     assert_eq!(thread.signals().unwrap().len(), 1);
@@ -191,7 +191,7 @@ fn a_signal_for_a_task_that_went_past_its_timeout_and_failed_stays() {
     let worker = Worker::new(&store).register(&graph);
     assert_eq!(worker.run_until_idle().unwrap().continued, 0);
     assert_eq!(thread.signals().unwrap().len(), 1);
-    assert!(store.retry("a").unwrap());
+    assert!(store.thread("a").unwrap().retry().unwrap());
     assert_eq!(worker.run_until_idle().unwrap().continued, 1);
     assert_eq!(received(&graph, &thread), Some(None), "its timeout had passed");
     assert_eq!(thread.signals().unwrap().len(), 1, "no task has received it");
@@ -338,7 +338,7 @@ fn a_signal_is_refused_if_nobody_can_receive_it() {
     ));
     let (graph, thread) = (listener(&["x"]), store.thread("a").unwrap());
     graph.invoke(&thread, 0).unwrap();
-    assert!(store.cancel("a", "too late").unwrap());
+    assert!(store.thread("a").unwrap().cancel("too late").unwrap());
     let refused = store.signal("a", "x", 1).unwrap_err();
     assert!(matches!(refused.as_store(), Some(StoreError::ThreadEnded { status: "cancelled", .. })), "{refused}");
 }

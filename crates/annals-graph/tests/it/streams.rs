@@ -54,7 +54,7 @@ fn short<S>(part: &StreamPart<S>) -> String {
     let place = part.namespace.segments().map(|segment| format!("{}/", segment.split(':').next().unwrap())).collect();
     let place: String = place;
     let what = match &part.data {
-        StreamData::Values(values) => format!("values {} {}", json(values.view()), values.interrupts().len()),
+        StreamData::Values(values) => format!("values {} {}", json(&values.view), values.interrupts.len()),
         StreamData::ChildValues(values) => format!("values {}", json(&values.view)),
         StreamData::Updates(update) => {
             let cached = if update.cached { " cached" } else { "" };
@@ -343,8 +343,8 @@ fn pieces_are_messages_that_add_up_to_what_the_node_returns() {
             answer.push_tool_call_chunk(piece("").with_name("find").with_id("c"));
             answer.push_tool_call_chunk(piece("{\"a\": "));
             answer.push_tool_call_chunk(piece("1}"));
-            answer.push_tool_call(ToolCall::new("other", [("b", 2)]));
-            answer.push_usage(Usage::new(7, 0))?;
+            answer.push_chunk(Message::ai("").with_tool_call(ToolCall::new("other", [("b", 2)])))?;
+            answer.push_chunk(Message::ai("").with_usage(Usage::new(7, 0)))?;
             assert!(answer.push_chunk(Message::human("not the model's")).is_err());
             let mut last = Message::ai_chunk("").with_usage(Usage::new(0, 5)).with_id("of the provider");
             last.response_metadata.insert("model_name".into(), "m".into());

@@ -119,8 +119,8 @@ fn a_cancelled_thread_is_left_alone_until_the_cancel_is_undone() {
     let store = place();
     let (graph, thread) = (asking(), store.thread("a").unwrap());
     graph.enqueue(&thread, 0).unwrap();
-    assert!(store.cancel("a", "the customer asked").unwrap());
-    assert!(!store.cancel("a", "again").unwrap());
+    assert!(store.thread("a").unwrap().cancel("the customer asked").unwrap());
+    assert!(!store.thread("a").unwrap().cancel("again").unwrap());
     let cancelled = ThreadStatus::Cancelled(Some("the customer asked".into()));
     let info = thread.info().unwrap();
     assert_eq!((ThreadStatus::of(&info), info.graph.as_deref()), (cancelled, Some("asking")));
@@ -188,11 +188,11 @@ fn a_paused_thread_is_passed_over_until_it_is_resumed() {
     let store = place();
     let (graph, thread) = (listener(&[]), store.thread("a").unwrap());
     graph.enqueue(&thread, 0).unwrap();
-    store.pause("a").unwrap();
+    store.thread("a").unwrap().pause().unwrap();
     beside(&Worker::new(&store).register(&graph), || {
         std::thread::sleep(Duration::from_millis(150));
         assert_eq!(ThreadStatus::of(&thread.info().unwrap()), ThreadStatus::Running);
-        store.resume("a").unwrap();
+        store.thread("a").unwrap().resume().unwrap();
         let ended = thread.wait_for_end(GUARD).unwrap().expect("a worker hears of it");
         assert_eq!(ThreadStatus::of(&ended), ThreadStatus::Done);
     });
@@ -220,7 +220,7 @@ fn a_run_on_a_paused_thread_stops_at_the_end_of_its_superstep() {
     let worker = Worker::new(&store).register(&graph);
     worker.run_until_idle().unwrap();
     assert_eq!(graph.get_state(&thread).unwrap().values.got.len(), 1);
-    store.resume("a").unwrap();
+    store.thread("a").unwrap().resume().unwrap();
     assert_eq!(worker.run_until_idle().unwrap().continued, 1, "the control of the worker was not drained");
     assert_eq!(graph.get_state(&thread).unwrap().values.got.len(), 2);
 }

@@ -489,7 +489,11 @@ fn messages_are_found_by_what_the_index_knows() {
     let blocks = Content::from(vec![json!({"type": "text", "text": "in blocks"})]);
     let messages = [
         Message::human("first").with_id("1").with_name("ann"),
-        Message::ai("").with_id("2").with_tool_calls([call("c1"), call("c\"2")]).with_usage(Usage::new(5, 7)),
+        Message::ai("")
+            .with_id("2")
+            .with_tool_call(call("c1"))
+            .with_tool_call(call("c\"2"))
+            .with_usage(Usage::new(5, 7)),
         Message::tool("r", "c1").with_id("3"),
         Message::ai(blocks).with_id("4").with_usage(Usage::new(1, 1)),
     ];

@@ -36,7 +36,7 @@ pub(crate) const MESSAGES: &str = "messages";
 
 /// The channel with the facts of an imported session: an object `{source, id, parent, title, created_at, folder,
 /// usage}`.
-pub const FACTS: &str = "import";
+pub(crate) const FACTS: &str = "import";
 
 /// Reads histories of other programs into a store.
 ///

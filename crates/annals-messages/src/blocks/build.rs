@@ -3,9 +3,7 @@
 //! *Absent:* ids that come by themselves; [`ContentBlock::ensure_id`] gives one.
 
 use super::factory::factory;
-use super::{
-    ContentBlock, Index, MediaBlock, NonStandardBlock, ReasoningBlock, RefusalBlock, TextBlock, ToolCallBlock,
-};
+use super::{ContentBlock, MediaBlock, ReasoningBlock, TextBlock, ToolCallBlock};
 use crate::{Message, MessageError, Role, ToolCall, ensure_id};
 use annals_base::{IdSource, Map, Value};
 
@@ -20,11 +18,6 @@ impl ContentBlock {
         Self::Reasoning(ReasoningBlock { reasoning: Some(reasoning.into()), ..ReasoningBlock::default() })
     }
 
-    /// Returns a refusal of the model with its words, an empty text if there are none.
-    pub fn refusal(words: impl Into<String>) -> Self {
-        Self::Refusal(RefusalBlock { refusal: words.into(), ..RefusalBlock::default() })
-    }
-
     /// Returns a request to call a tool.
     pub fn tool_call(call: ToolCall) -> Self {
         // The id of a call is written even if it is null.
@@ -36,11 +29,6 @@ impl ContentBlock {
             more: null_id.into_iter().collect(),
             ..ToolCallBlock::default()
         })
-    }
-
-    /// Returns a block that only its provider understands.
-    pub fn non_standard(value: Map) -> Self {
-        Self::NonStandard(NonStandardBlock { value: value.into(), ..NonStandardBlock::default() })
     }
 
     /// Makes a block of the type `kind` from named fields, as the factories of LangChain do (`create_text_block`, ...):
@@ -67,8 +55,7 @@ impl ContentBlock {
     }
 
     /// Sets the id.
-    #[must_use]
-    pub fn with_id(mut self, id: impl Into<String>) -> Self {
+    fn with_id(mut self, id: impl Into<String>) -> Self {
         let id = id.into();
         if let Some((slot, ..)) = self.common() {
             *slot = Some(id);
@@ -92,15 +79,6 @@ impl ContentBlock {
     pub fn ensure_id(self, ids: &mut IdSource) -> Self {
         let id = ensure_id(self.id().map(str::to_owned), ids);
         self.with_id(id)
-    }
-
-    /// Sets the place in a stream; an unknown block stays as it is.
-    #[must_use]
-    pub fn with_index(mut self, index: impl Into<Index>) -> Self {
-        if let Some((_, slot, _)) = self.common() {
-            *slot = Some(index.into());
-        }
-        self
     }
 
     /// Adds something that the provider says besides; an unknown block stays as it is.
@@ -203,8 +181,7 @@ mod tests {
     #[test]
     fn what_a_provider_says_besides_is_added() {
         let document = ContentBlock::PlainText(PlainTextBlock { text: Some("t".into()), ..PlainTextBlock::default() });
-        let block = document.with_index("lc_txt_1").with_extra("a", 1).with_extra("b", 2);
-        assert_eq!(block.index(), Some(&Index::Name("lc_txt_1".into())));
+        let block = document.with_extra("a", 1).with_extra("b", 2);
         assert_eq!(block.extras().map(Map::len), Some(2));
     }
 }

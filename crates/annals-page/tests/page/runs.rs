@@ -65,7 +65,7 @@ fn a_lease_shows_its_owner_its_end_and_the_recoveries() {
     assert!(html(&page, "/runs").contains("so a worker may claim the thread"));
     assert_eq!(run(&page, "booking")["lease"]["live"], false);
     let lease = thread.lease(Duration::from_secs(600)).unwrap();
-    let (owner, until) = (lease.owner().to_string(), lease.expires_at().to_string());
+    let (owner, until) = (lease.record().owner.to_string(), lease.record().expires_at.unwrap().to_string());
     let held = run(&page, "booking");
     assert_eq!((&held["lease"]["owner"], &held["lease"]["until"]), (&json!(owner), &json!(until)));
     assert_eq!(

@@ -58,9 +58,9 @@ fn a_site_is_brought_up_to_date() {
     assert!(read(&site.join("index.html")).contains("Bare &amp; named"));
     store.thread("trip").unwrap().at("@").unwrap().fork_to("trip by boat").unwrap();
     assert_eq!(write_site(&store, &site, "chats").unwrap().written, 2, "the thread has a link to its fork");
-    store.thread("trip by boat").unwrap().facts().archive().save().unwrap();
+    store.thread("trip by boat").unwrap().facts().archived(true).save().unwrap();
     assert_eq!(write_site(&store, &site, "chats").unwrap().removed, 1);
-    store.thread("bare").unwrap().facts().archive().save().unwrap();
+    store.thread("bare").unwrap().facts().archived(true).save().unwrap();
     fs::write(site.join("t").join("x.html.annals-unfinished"), "half").unwrap();
     let fewer = write_site(&store, &site, "chats").unwrap();
     assert_eq!((fewer.threads, fewer.unchanged, fewer.removed), (2, 2, 1));
@@ -112,7 +112,7 @@ fn an_index_has_pages_within_the_size_of_a_screen() {
     let second = read(&folder.path().join("index-2.html"));
     assert!(second.contains("href=\"index.html\"") && second.contains("href=\"index-3.html\""));
     for n in 0..200 {
-        store.thread(format!("{n}-{}", "x".repeat(60))).unwrap().facts().archive().save().unwrap();
+        store.thread(format!("{n}-{}", "x".repeat(60))).unwrap().facts().archived(true).save().unwrap();
     }
     let fewer = write_site(&store, folder.path(), "many").unwrap();
     assert_eq!((fewer.threads, fewer.removed), (50, 202), "two pages of the index are gone as well");

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use annals::base::{IdSource, Value};
 use annals::message::{
-    AddMessages, DeltaReducer, DeltaWrite, Message, MessageError, MessageLike, ensure_message_ids,
+    DeltaReducer, DeltaWrite, Message, MessageError, MessageLike, add_messages, ensure_message_ids,
     messages_delta_reducer,
 };
 use annals::state::DynState;
@@ -19,14 +19,15 @@ use super::{FailedCall, FunctionCase, Handler};
 pub(super) const FUNCTIONS: &[(&str, Handler)] = &[
     ("add_messages", |case| {
         let side = |name| Ok::<_, FailedCall>(member(case, name)?.like());
-        let merged = reducer(case).merge(side("left")?, side("right")?, &mut IdSource::new())?;
+        let format = case.text_arg("format");
+        let merged = add_messages(side("left")?, side("right")?, format.as_deref(), &mut IdSource::new())?;
         Ok(encode_messages(&merged))
     }),
     ("add_messages_seq", |case| {
-        let (reducer, mut ids) = (reducer(case), IdSource::new());
+        let (format, mut ids) = (case.text_arg("format"), IdSource::new());
         let state = member(case, "state")?.like();
         let add = |state: MessageLike, update: VectorValue| {
-            reducer.merge(state, update.like(), &mut ids).map(MessageLike::from)
+            add_messages(state, update.like(), format.as_deref(), &mut ids).map(MessageLike::from)
         };
         Ok(VectorValue::from(items(case, "updates")?.into_iter().try_fold(state, add)?).encode())
     }),
@@ -53,10 +54,6 @@ pub(super) const FUNCTIONS: &[(&str, Handler)] = &[
         })
     }),
 ];
-
-fn reducer(case: &FunctionCase) -> AddMessages {
-    case.text_arg("format").map_or_else(AddMessages::new, |format| AddMessages::new().with_format(format))
-}
 
 fn member(case: &FunctionCase, name: &str) -> Result<VectorValue, FailedCall> {
     case.input.get(name).ok_or_else(|| FailedCall::vector(name))

@@ -376,7 +376,10 @@ fn a_commit_of_unknown_outcome_is_told_so_and_repeating_it_is_safe(place: Proxie
             let run = |input| run_on(driver, graph.run(&thread).durability(durability), input);
             proxy.fail(at, CommitFault::After);
             let error = run(start()).unwrap_err();
-            assert!(error.is_outcome_unknown() && !error.is_retryable(), "{way:?}, commit {at}: {error}");
+            assert!(
+                error.kind() == ErrorKind::OutcomeUnknown && !error.is_retryable(),
+                "{way:?}, commit {at}: {error}"
+            );
             assert_eq!(error.code(), Some("OUTCOME_UNKNOWN"));
             let stored = thread.history().unwrap().count();
             // The proxy has written it: the input's batch holds two checkpoints.

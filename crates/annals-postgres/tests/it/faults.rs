@@ -205,7 +205,7 @@ fn restored_dump(server: &Server) {
     };
     let mut ended: Vec<CheckpointId> = (1..=3).map(|n| add(&backend, n)).collect();
     let follow = |backend: &PostgresBackend, after: &LogPosition| {
-        let page = backend.changes_after(after, None, 100).expect("it follows");
+        let page = backend.follow().expect("it is followed").changes_after(after, None, 100).expect("it follows");
         (page.records.iter().map(|(_, of)| of.point.checkpoint).collect::<Vec<_>>(), page.position)
     };
     let (seen, position) = follow(&backend, &LogPosition::START);

@@ -37,7 +37,7 @@ fn show_the_log(server: &Server) {
     }
     let long = "x".repeat(20_000);
     for title in ["first", &long, "Bern"] {
-        thread.facts().title(title).project(&long).label("a").pin().save().expect("facts are set");
+        thread.facts().title(title).project(&long).label("a").pinned(true).save().expect("facts are set");
     }
     store.thread("other").expect("an id").facts().title("none").save().expect_err("the thread is not stored");
     store.kv().put(["users", "ada"], "city", annals::base::Map::new()).expect("it is put");

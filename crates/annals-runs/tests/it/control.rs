@@ -31,9 +31,9 @@ fn the_orders_to_all_runs_of_a_store_take_two_reads() {
     for name in &names[..4] {
         store.queue("flow").enqueue(*name, 1).unwrap();
     }
-    assert!(store.cancel("cancelled", "too late").unwrap());
+    assert!(store.thread("cancelled").unwrap().cancel("too late").unwrap());
     store.thread("paused").unwrap().pause().unwrap();
-    assert!(store.cancel("cancelled before", "an earlier run").unwrap());
+    assert!(store.thread("cancelled before").unwrap().cancel("an earlier run").unwrap());
     let before = store.thread("cancelled before").unwrap().head().unwrap().map(|head| head.point().checkpoint);
     let threads = names.map(|name| ThreadId::new(name).unwrap());
     let runs: Vec<_> = threads.iter().map(|thread| (thread, before)).collect();

@@ -21,7 +21,7 @@ use annals::store::batch::{
     Batch, Change, ChangeValue, Data, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Payload, WriteValue,
 };
 use annals::store::kv::KvNamespaceQuery;
-use annals::store::log::{CheckpointQuery, LogExt};
+use annals::store::log::{CheckpointQuery, LogExt, RecordQuery};
 use annals::store::record::{TaskKind, TaskRecord};
 use annals::store::{CacheKey, ItemRange, KvQuery, OpenOptions, SearchOptions, Source, StoreError};
 
@@ -59,7 +59,7 @@ fn sound() -> &'static [u8] {
         let fork = thread.history().unwrap().nth(2).unwrap().unwrap().fork_to("fork").unwrap();
         fork.update(Chat::update().log(["forked".to_owned()]).topic("trains".to_owned())).unwrap();
         task_with_writes(&store);
-        thread.facts().title("A trip").project("home").label("x").pin().save().unwrap();
+        thread.facts().title("A trip").project("home").label("x").pinned(true).save().unwrap();
         thread.name_branch("named").unwrap();
         fork.rewind_to(&fork.head().unwrap().unwrap().parent().unwrap().unwrap()).unwrap();
         drop(store.thread("tasks").unwrap().lease(Duration::from_secs(1)).unwrap());
@@ -231,7 +231,7 @@ fn read_thread(view: &mut View, store: &Store, name: &str) {
     reads::of_thread(view, &thread);
     view.note("size", backend.thread_size(thread.id()));
     view.note("namespaces", backend.namespaces(thread.id()));
-    view.note("prefix", backend.checkpoints_by_prefix(thread.id(), "1", 50));
+    view.note("prefix", backend.records(&RecordQuery::Prefix { thread: thread.id(), prefix: "1", limit: 50 }));
     view.note("runs", backend.last_of_run(thread.id(), thread.namespace(), &RunId::from_key(thread.id(), "key")));
     view.note("listing", backend.checkpoints(&CheckpointQuery::new(thread.id().clone(), thread.namespace().clone())));
     view.note("state", thread.with_state::<Chat>().state().map(|_| ()).map_err(|_| corrupt()));

@@ -1,10 +1,8 @@
 //! The limits of a batch: a value past one is refused with the name of the field, and nothing is written.
 
 use super::on_memory;
-use crate::base::limits::{
-    BATCH_CHECKPOINTS_MAX, CHANNELS_MAX, ITEM_ID_BYTES_MAX, NAME_BYTES_MAX, TASKS_MAX, VALUE_BYTES_MAX,
-};
-use crate::limits::{METADATA_BYTES_MAX, STEP_MAX, TASK_WRITES_MAX};
+use crate::base::limits::{BATCH_CHECKPOINTS_MAX, ITEM_ID_BYTES_MAX, NAME_BYTES_MAX, TASKS_MAX, VALUE_BYTES_MAX};
+use crate::limits::{CHANNELS_MAX, METADATA_BYTES_MAX, STEP_MAX, TASK_WRITES_MAX};
 use crate::store::conformance::build::*;
 
 /// Refuses checkpoint 2 on checkpoint 1 because of a field, for each draft.

@@ -13,7 +13,7 @@
 use super::system;
 use super::wal_heads::{self, FoundCheckpoint};
 use super::wal_mark::WalMark;
-use crate::base::limits::PROBLEMS_MAX;
+use crate::limits::PROBLEMS_MAX;
 use crate::limits::{LOG_READINGS_MAX, LOST_CHECKPOINTS_MAX};
 use crate::store::check::LogTail;
 use crate::store::sqlite::fault::Res;

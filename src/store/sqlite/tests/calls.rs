@@ -89,12 +89,12 @@ fn an_index_that_is_far_behind_is_continued_after_an_open() {
     // It does not know of the index, so its commits do not wake the background.
     let unaware = open(&path);
     bench.add(&thread("a"), None, Vec::new());
-    bench.store.enable_search(&SearchOptions::new()).unwrap();
+    bench.store.searches().unwrap().enable(&SearchOptions::new()).unwrap();
     drop(bench.store);
     unaware.commit(&chain(&mut bench.ids, "b", SEARCH_TAIL_MAX as usize + 1)).unwrap();
     drop(unaware);
     let reader = SqliteBackend::open(&path, &options().read_only(true)).unwrap();
-    let behind = || reader.search_index().unwrap().unwrap().behind;
+    let behind = || reader.searches().unwrap().index().unwrap().unwrap().behind;
     assert_eq!(behind(), SEARCH_TAIL_MAX + 1);
     let store = open(&path);
     until("the index follows", || behind() == 0);
@@ -141,8 +141,8 @@ fn a_pruning_empties_the_index_and_the_background_fills_it_again() {
     let last = checkpoints[1].id;
     let nested = Batch { checkpoints, ..Batch::new(t.clone(), inner.clone(), None) };
     bench.store.commit(&nested).unwrap();
-    bench.store.enable_search(&SearchOptions::new()).unwrap();
-    let is_whole = || bench.store.search_index().unwrap().unwrap().behind == 0;
+    bench.store.searches().unwrap().enable(&SearchOptions::new()).unwrap();
+    let is_whole = || bench.store.searches().unwrap().index().unwrap().unwrap().behind == 0;
     assert!(is_whole());
     assert_eq!(bench.store.prune(&t, &[PruneSpan::new(1, 1, 3)]).unwrap().checkpoints, 3);
     until("the index is filled", is_whole);

@@ -51,7 +51,7 @@ fn documented() -> BTreeMap<String, Vec<String>> {
 #[test]
 fn the_documents_name_every_table_and_column() {
     let bench = Bench::new();
-    bench.store.enable_search(&crate::store::SearchOptions::new()).unwrap();
+    bench.store.searches().unwrap().enable(&crate::store::SearchOptions::new()).unwrap();
     make_groups(&bench.path());
     let conn = raw(&bench.path());
     let mut statement = conn

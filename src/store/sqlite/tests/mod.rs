@@ -77,7 +77,7 @@ use crate::store::batch::{
     Batch, Change, ChangeValue, Data, ItemChange, ItemIndex, ItemOp, NewCheckpoint, NewWrite, NewWrites, Parent,
     Payload, Seen, WriteRef, WriteValue,
 };
-use crate::store::log::{FileStore, Log, LogExt};
+use crate::store::log::{FileStore, Log, LogExt, LogReads};
 use crate::store::options::{OpenOptions, Synchronous};
 use crate::store::query::ItemRange;
 use crate::store::record::{CheckpointRef, Source, TaskKind, TaskRecord};

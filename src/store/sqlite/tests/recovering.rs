@@ -1,7 +1,7 @@
 //! Recovery: files that it accepts, sound rows of damaged files, and the list of losses.
 
 use super::*;
-use crate::base::limits::LOST_MAX;
+use crate::limits::LOST_MAX;
 use crate::store::operation::{NewOperation, OperationChange, OperationKind};
 use crate::store::prune::PruneSpan;
 use crate::store::recovery::{LostKind, Recovery};

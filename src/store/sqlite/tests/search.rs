@@ -39,14 +39,14 @@ fn talk(bench: &mut Bench, threads: &[&str], count: u64) {
 }
 
 fn hits(store: &SqliteBackend, query: SearchQuery) -> Vec<String> {
-    let page = store.search(&query.limit(1_000)).unwrap();
+    let page = store.searches().unwrap().search(&query.limit(1_000)).unwrap();
     page.hits.into_iter().map(|hit| hit.snippet.text).collect()
 }
 
 fn indexed(threads: &[&str], count: u64) -> Bench {
     let mut bench = Bench::new();
     talk(&mut bench, threads, count);
-    bench.store.enable_search(&SearchOptions::new()).unwrap();
+    bench.store.searches().unwrap().enable(&SearchOptions::new()).unwrap();
     bench
 }
 
@@ -69,7 +69,7 @@ fn an_index_finds_what_a_scan_finds_and_is_read() {
     };
     let scanned: Vec<_> = queries().map(|query| hits(&bench.store, query)).collect();
     assert_eq!(scanned.iter().map(Vec::len).collect::<Vec<_>>(), [16, 16, 16, 56, 4, 8, 8, 16]);
-    bench.store.enable_search(&SearchOptions::new()).unwrap();
+    bench.store.searches().unwrap().enable(&SearchOptions::new()).unwrap();
     assert_eq!(queries().map(|query| hits(&bench.store, query)).collect::<Vec<_>>(), scanned);
     assert_eq!((entries(&bench).len(), bench.check()), (80, Vec::new()));
     // Without the entries nothing is found, and the check tells it.
@@ -80,8 +80,8 @@ fn an_index_finds_what_a_scan_finds_and_is_read() {
         findings.iter().all(|finding| finding.invariant == Invariant::SearchIndex) && findings.len() == 1,
         "{findings:?}"
     );
-    bench.store.disable_search().unwrap();
-    bench.store.enable_search(&SearchOptions::new()).unwrap();
+    bench.store.searches().unwrap().disable().unwrap();
+    bench.store.searches().unwrap().enable(&SearchOptions::new()).unwrap();
     assert_eq!((hits(&bench.store, SearchQuery::new("gasthof")), bench.check()), (scanned[0].clone(), Vec::new()));
 }
 
@@ -89,7 +89,7 @@ fn an_index_finds_what_a_scan_finds_and_is_read() {
 fn the_index_follows_the_log_when_it_is_searched() {
     let mut bench = indexed(&["a"], 3);
     talk(&mut bench, &["a"], 200);
-    let behind = |bench: &Bench| bench.store.search_index().unwrap().unwrap().behind;
+    let behind = |bench: &Bench| bench.store.searches().unwrap().index().unwrap().unwrap().behind;
     assert_eq!((hits(&bench.store, SearchQuery::new("gasthof")).len(), behind(&bench)), (41, 200), "they are scanned");
     talk(&mut bench, &["b"], 100);
     // A long rest, as a handle that knows of no index leaves it, is indexed by the search.
@@ -99,7 +99,7 @@ fn the_index_follows_the_log_when_it_is_searched() {
     talk(&mut bench, &["c"], 200);
     let reader = SqliteBackend::open(&bench.path(), &options().read_only(true)).unwrap();
     assert_eq!(hits(&reader, SearchQuery::new("gasthof")).len(), 101);
-    assert!(matches!(reader.enable_search(&SearchOptions::new()), Err(StoreError::ReadOnly)));
+    assert!(matches!(reader.searches().unwrap().enable(&SearchOptions::new()), Err(StoreError::ReadOnly)));
     assert_eq!(bench.check(), [""; 0]);
 }
 
@@ -107,7 +107,7 @@ fn the_index_follows_the_log_when_it_is_searched() {
 fn the_index_follows_the_log_in_the_background() {
     let mut bench = indexed(&["a"], 3);
     talk(&mut bench, &["a"], 300);
-    let behind = |store: &SqliteBackend| store.search_index().unwrap().unwrap().behind;
+    let behind = |store: &SqliteBackend| store.searches().unwrap().index().unwrap().unwrap().behind;
     let follows = |store: &SqliteBackend| until("the index follows", || behind(store) < 100);
     follows(&bench.store);
     // A rest that another handle has left is indexed after an open.
@@ -121,12 +121,12 @@ fn a_handle_that_was_open_before_writes_to_an_indexed_store() {
     let mut bench = Bench::new();
     talk(&mut bench, &["a"], 10);
     let other = open(&bench.path());
-    other.enable_search(&SearchOptions::new()).unwrap();
+    other.searches().unwrap().enable(&SearchOptions::new()).unwrap();
     talk(&mut bench, &["a"], 10);
     assert_eq!(hits(&bench.store, SearchQuery::new("gasthof")).len(), 4);
-    bench.store.enable_search(&SearchOptions::new()).unwrap();
+    bench.store.searches().unwrap().enable(&SearchOptions::new()).unwrap();
     assert_eq!((hits(&other, SearchQuery::new("gasthof")).len(), entries(&bench).len()), (4, 20));
-    other.disable_search().unwrap();
+    other.searches().unwrap().disable().unwrap();
     talk(&mut bench, &["a"], 10);
     assert_eq!((hits(&bench.store, SearchQuery::new("gasthof")).len(), bench.check()), (6, Vec::new()));
 }
@@ -150,9 +150,9 @@ fn a_deleted_thread_leaves_no_entry() {
     assert_eq!(hits(&bench.store, SearchQuery::new("gasthof").thread("b")), ["b gasthof 0"]);
     // One without entries, and one whose index goes before its rows.
     _ = bench.store.delete_threads(&[thread("b")]).unwrap();
-    bench.store.enable_search(&SearchOptions::new()).unwrap();
+    bench.store.searches().unwrap().enable(&SearchOptions::new()).unwrap();
     _ = bench.store.delete_threads(&[thread("c")]).unwrap();
-    bench.store.disable_search().unwrap();
+    bench.store.searches().unwrap().disable().unwrap();
     _ = bench.store.reclaim().unwrap();
     assert_eq!((hits(&bench.store, SearchQuery::new("gasthof")).len(), bench.check()), (6, Vec::new()));
 }
@@ -175,7 +175,7 @@ fn an_appended_part_is_indexed_alone_and_every_entry_is_erased() {
     let second = bench.add(&text, Some(first), vec![part(1, "hof 7")]);
     let third = bench.add_on(&fork, Some(Parent::Fork(at(&text, second))), vec![part(2, "th end")]);
     bench.add(&fork, Some(third), vec![part(3, "ing")]);
-    bench.store.enable_search(&SearchOptions::new()).unwrap();
+    bench.store.searches().unwrap().enable(&SearchOptions::new()).unwrap();
     let find = |bench: &Bench, words: &str| hits(&bench.store, SearchQuery::new(words));
     assert_eq!(find(&bench, "gasthof"), ["Gasthof 7"], "one long part is before it");
     assert_eq!((find(&bench, "bern"), find(&bench, "ending")), (vec!["Bern".to_owned()], vec!["ending".to_owned()]));
@@ -197,7 +197,7 @@ fn an_appended_part_is_indexed_alone_and_every_entry_is_erased() {
 fn a_check_passes_over_the_entries_of_a_thread_that_is_being_erased() {
     let mut bench = indexed(&["a"], 5);
     talk(&mut bench, &["long"], 200);
-    bench.store.enable_search(&SearchOptions::new()).unwrap();
+    bench.store.searches().unwrap().enable(&SearchOptions::new()).unwrap();
     _ = bench.store.delete_threads(&[thread("long")]).unwrap();
     assert_eq!(bench.check(), [""; 0]);
     _ = bench.store.reclaim().unwrap();
@@ -211,13 +211,13 @@ fn a_copy_has_the_index_and_a_recovered_file_has_none() {
     let (copy, recovered) = (folder.path().join("copy.db"), folder.path().join("recovered.db"));
     bench.store.backup(&copy).unwrap();
     let copied = open(&copy);
-    assert_eq!(copied.search_index().unwrap().map(|index| index.behind), Some(0));
+    assert_eq!(copied.searches().unwrap().index().unwrap().map(|index| index.behind), Some(0));
     copied.compact().unwrap();
     assert_eq!((hits(&copied, SearchQuery::new("regen")).len(), copied.check().unwrap().problems), (6, Vec::new()));
     drop(copied);
     crate::store::Store::recover(&copy, &recovered).unwrap();
     let recovered = open(&recovered);
-    assert_eq!(recovered.search_index().unwrap(), None);
+    assert_eq!(recovered.searches().unwrap().index().unwrap(), None);
     assert_eq!(hits(&recovered, SearchQuery::new("regen")).len(), 6);
 }
 
@@ -240,7 +240,7 @@ fn other_objects_in_the_place_of_the_index_are_refused() {
     // An application may have tables with other names.
     let bench = Bench::new();
     raw(&bench.path()).execute_batch("CREATE TABLE search_history (text TEXT)").unwrap();
-    bench.store.enable_search(&SearchOptions::new()).unwrap();
+    bench.store.searches().unwrap().enable(&SearchOptions::new()).unwrap();
     drop(open(&bench.path()));
 }
 
@@ -250,9 +250,9 @@ fn an_encrypted_store_is_indexed_only_if_that_is_allowed_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let keyed = options().key(crate::store::Key::new([7; 32]));
     let store = SqliteBackend::open(&folder.path().join("x.db"), &keyed).unwrap();
-    let refused = store.enable_search(&SearchOptions::new()).unwrap_err();
+    let refused = store.searches().unwrap().enable(&SearchOptions::new()).unwrap_err();
     assert!(matches!(refused, StoreError::Invalid { field: "search index", .. }), "{refused}");
-    assert_eq!(store.search_index().unwrap(), None);
-    store.enable_search(&SearchOptions::new().unsealed()).unwrap();
-    assert!(store.search_index().unwrap().is_some());
+    assert_eq!(store.searches().unwrap().index().unwrap(), None);
+    store.searches().unwrap().enable(&SearchOptions::new().unsealed()).unwrap();
+    assert!(store.searches().unwrap().index().unwrap().is_some());
 }

@@ -87,9 +87,9 @@ fn an_index_is_made_of_the_whole_log_in_several_steps() {
         let text = text_of(8_000, FIRST + n);
         head = Some(bench.add(&t, head, vec![list(u64::from(n) + 1, vec![put(n.into(), &text)])]));
     }
-    bench.store.enable_search(&SearchOptions::new()).unwrap();
+    bench.store.searches().unwrap().enable(&SearchOptions::new()).unwrap();
     assert_eq!(next(&bench), (4, 0));
-    assert_eq!(bench.store.search_index().unwrap().unwrap().behind, 0);
+    assert_eq!(bench.store.searches().unwrap().index().unwrap().unwrap().behind, 0);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn an_index_that_is_emptied_follows_the_log_anew() {
     let (mut bench, t) = (Bench::new(), thread("a"));
     let first = bench.add(&t, None, vec![list(1, vec![put(0, "inn")])]);
     bench.add(&t, Some(first), vec![list(2, vec![put(1, "inns")])]);
-    bench.store.enable_search(&SearchOptions::new()).unwrap();
+    bench.store.searches().unwrap().enable(&SearchOptions::new()).unwrap();
     let all = [((1, 0), 3), ((2, 0), 4)];
     assert_eq!((next(&bench), entries(&bench)), ((3, 0), all.to_vec()));
     let caches = &mut Caches::new(Arc::new(Keys::default()));
@@ -128,7 +128,7 @@ fn an_erasure_that_ends_within_a_checkpoint_goes_on_with_its_next_entry() {
     let three = (0..3).map(|n| put(n, &text_of(400, FIRST + n as u32))).collect();
     let first = bench.add(&t, None, vec![list(1, three)]);
     bench.add(&t, Some(first), vec![list(2, vec![put(3, "inn")])]);
-    bench.store.enable_search(&SearchOptions::new()).unwrap();
+    bench.store.searches().unwrap().enable(&SearchOptions::new()).unwrap();
     assert_eq!(entries(&bench).len(), 4);
     erase(&bench, EraseStep::HideAlone(vec![t]));
     let cursor = || -> (i64, i64) {
@@ -152,7 +152,7 @@ fn an_erasure_that_ends_within_a_checkpoint_goes_on_with_its_next_entry() {
 fn a_check_counts_the_erasures_of_the_index_that_belong_to_no_deleted_thread() {
     let mut bench = Bench::new();
     bench.add(&thread("a"), None, vec![list(1, vec![put(0, "inn")])]);
-    bench.store.enable_search(&SearchOptions::new()).unwrap();
+    bench.store.searches().unwrap().enable(&SearchOptions::new()).unwrap();
     assert_eq!(bench.check(), Vec::<String>::new());
     let stray = "INSERT INTO search_erase (thread, next, namespace, checkpoint, part) VALUES (1, 0, 0, X'', 0), \
                  (7, 0, 0, X'', 0)";
@@ -172,7 +172,7 @@ fn a_damaged_entry_is_named_by_its_row() {
     let place = |harm: &str| {
         let conn = without_triggers(&bench.path());
         conn.execute_batch(harm).unwrap();
-        match bench.store.search(&SearchQuery::new("inn")) {
+        match bench.store.searches().unwrap().search(&SearchQuery::new("inn")) {
             Err(StoreError::Corrupt { place, .. }) => place,
             other => panic!("{harm}: {other:?}"),
         }
@@ -193,7 +193,7 @@ fn a_search_of_one_channel_reads_no_other() {
     let notes: i64 = conn.query_row("SELECT max(channel) FROM item", [], |row| row.get(0)).unwrap();
     assert_eq!(conn.execute("UPDATE item SET xxh3 = xxh3 + 1 WHERE channel = ?1", [notes]).unwrap(), 1);
     drop(conn);
-    let of = |channel: &str| bench.store.search(&SearchQuery::new("inn").channel(channel));
+    let of = |channel: &str| bench.store.searches().unwrap().search(&SearchQuery::new("inn").channel(channel));
     let hits = of("messages").unwrap().hits;
     assert_eq!(hits.iter().map(|hit| hit.snippet.text.as_str()).collect::<Vec<_>>(), ["inn of messages"]);
     assert!(matches!(of("notes"), Err(StoreError::Corrupt { .. })));

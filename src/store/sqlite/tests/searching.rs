@@ -21,7 +21,7 @@ fn city(version: u64, text: &str) -> Change {
 
 /// Returns the texts of the hits, sorted, each with whether the head shows it.
 fn hits(store: &SqliteBackend, words: &str) -> Vec<(String, bool)> {
-    let page = store.search(&SearchQuery::new(words).limit(1_000)).unwrap();
+    let page = store.searches().unwrap().search(&SearchQuery::new(words).limit(1_000)).unwrap();
     let mut hits: Vec<_> = page.hits.into_iter().map(|hit| (hit.snippet.text, hit.on_head)).collect();
     hits.sort();
     hits
@@ -55,9 +55,9 @@ fn a_hit_is_on_the_head_if_its_lineage_shows_the_entry_there() {
     };
     let newest = with(&["inn new", "inn second", "inn root again", "inn end"]);
     assert_eq!(hits(&bench.store, "inn"), newest, "by a scan");
-    bench.store.enable_search(&SearchOptions::new()).unwrap();
+    bench.store.searches().unwrap().enable(&SearchOptions::new()).unwrap();
     assert_eq!(hits(&bench.store, "inn"), newest, "by the index");
-    let on_head = bench.store.search(&SearchQuery::new("inn").on_head()).unwrap();
+    let on_head = bench.store.searches().unwrap().search(&SearchQuery::new("inn").on_head()).unwrap();
     assert_eq!(on_head.hits.len(), 4);
     let moves = |from, to, shown: &[&str]| {
         let mut rewind = NewOperation::new(OperationKind::Rewind, Timestamp::from_micros(9));
@@ -80,7 +80,7 @@ fn an_index_that_ends_within_a_checkpoint_leaves_no_entry_out() {
     }
     let all = hits(&bench.store, "inn");
     assert_eq!(all.len(), 8);
-    bench.store.enable_search(&SearchOptions::new()).unwrap();
+    bench.store.searches().unwrap().enable(&SearchOptions::new()).unwrap();
     assert_eq!(hits(&bench.store, "inn"), all);
     let end = |seq: i64, place: i64| format!("UPDATE search_state SET next = {}", (seq << 24) + place);
     for (seq, place) in [(2, 1), (1, 1), (4, 0), (4, 1), (3, 0), (1, 0)] {
@@ -89,7 +89,7 @@ fn an_index_that_ends_within_a_checkpoint_leaves_no_entry_out() {
         let mut paged: Vec<String> = Vec::new();
         let mut query = SearchQuery::new("inn").limit(3);
         loop {
-            let page = bench.store.search(&query).unwrap();
+            let page = bench.store.searches().unwrap().search(&query).unwrap();
             paged.extend(page.hits.iter().map(|hit| hit.snippet.text.clone()));
             let Some(next) = page.next else { break };
             query = SearchQuery::new("inn").limit(3).after(next);

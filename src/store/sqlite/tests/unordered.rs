@@ -88,7 +88,8 @@ fn a_table_of_checkpoints_out_of_order_is_damage_to_what_follows_the_log() {
     let path = bench.path();
     drop(bench.store);
     type Walk = fn(&SqliteBackend) -> Result<(), StoreError>;
-    let walks: [Walk; 2] = [|store| store.enable_search(&SearchOptions::new()), SqliteBackend::rebuild_threads];
+    let walks: [Walk; 2] =
+        [|store| store.searches().unwrap().enable(&SearchOptions::new()), SqliteBackend::rebuild_threads];
     for walk in walks {
         let mut errors = Vec::new();
         each_swapped(&path, "checkpoint", &mut |store| errors.extend(walk(&store).err()));
@@ -105,8 +106,8 @@ fn an_index_passes_over_checkpoints_whose_namespace_is_lost() {
     bench.add(&thread("lost"), None, vec![list(1, vec![put(0, "word")])]);
     let conn = without_triggers(&bench.path());
     assert_eq!(conn.execute("DELETE FROM namespace WHERE id = 2", []).unwrap(), 1);
-    bench.store.enable_search(&SearchOptions::new()).unwrap();
-    let hits = bench.store.search(&SearchQuery::new("word")).unwrap().hits;
+    bench.store.searches().unwrap().enable(&SearchOptions::new()).unwrap();
+    let hits = bench.store.searches().unwrap().search(&SearchQuery::new("word")).unwrap().hits;
     assert_eq!(hits.len(), 1);
     assert!(!bench.check().is_empty());
 }
@@ -116,7 +117,7 @@ fn a_checkpoint_whose_number_is_too_large_for_an_index_is_damage() {
     let mut bench = Bench::new();
     bench.add(&thread("a"), None, vec![list(1, vec![put(0, "one"), put(1, "two")])]);
     without_triggers(&bench.path()).execute("UPDATE checkpoint SET seq = ?1", [1_i64 << 50]).unwrap();
-    let error = bench.store.enable_search(&SearchOptions::new()).unwrap_err();
+    let error = bench.store.searches().unwrap().enable(&SearchOptions::new()).unwrap_err();
     assert!(error.to_string().contains("too large"), "{error}");
 }
 

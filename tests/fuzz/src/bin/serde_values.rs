@@ -7,7 +7,7 @@ use std::fmt::Debug;
 
 use annals::base::Value;
 use annals::message::blocks::{Annotation, ContentBlock, Index};
-use annals::message::{Chunk, Content, Message, MessageClass, MessageParts, Role, ToolCall, ToolCallChunk, Usage};
+use annals::message::{Chunk, Content, Message, MessageClass, Role, ToolCall, ToolCallChunk, Usage};
 use annals_fuzz::value;
 use annals_pydantic_ai as pai;
 use libfuzzer_sys::fuzz_target;
@@ -34,7 +34,7 @@ fuzz_target!(|bytes: &[u8]| {
         ($($name:ty)*) => { $(check::<$name>(bytes, value.as_ref());)* };
     }
     all! {
-        Value Message Content Role Chunk MessageClass MessageParts ToolCall ToolCallChunk Usage
+        Value Message Content Role Chunk MessageClass ToolCall ToolCallChunk Usage
         ContentBlock Annotation Index
         pai::ModelMessage pai::RequestPart pai::ResponsePart pai::PartOrDelta pai::StreamEvent pai::UserContent
         pai::ToolContent pai::ToolArgs pai::InstructionPart pai::InstructionRecord pai::RunUsage pai::UsageLimits

@@ -526,13 +526,13 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     }
 
     /// Lets the run claim its thread for the time that it runs, so that two runs never work on one thread at the same
-    /// time. Another run on the thread ends with [`StoreError::Leased`](crate::store::StoreError::Leased) (`is_busy()`)
-    /// before one of its nodes starts, or [waits](Run::wait_for_lease). The lease expires after `duration`, 30 s for
-    /// example ([`LEASE_DEFAULT`](crate::base::limits::LEASE_DEFAULT)). It is renewed while the run lasts and released
-    /// when the run ends, waits for a resume value, or is dropped. If the process dies, the next run takes over when
-    /// the lease has expired; on Linux at once, as far as the process was on the same machine. A run that lost its
-    /// lease, because its process was stopped for too long, starts no further task, and its commits are refused with
-    /// [`StoreError::LeaseLost`](crate::store::StoreError::LeaseLost).
+    /// time. Another run on the thread ends with [`StoreError::Leased`](crate::store::StoreError::Leased), an error of
+    /// the kind `Busy`, before one of its nodes starts, or [waits](Run::wait_for_lease). The lease expires after
+    /// `duration`, 30 s for example ([`LEASE_DEFAULT`](crate::base::limits::LEASE_DEFAULT)). It is renewed while the
+    /// run lasts and released when the run ends, waits for a resume value, or is dropped. If the process dies, the next
+    /// run takes over when the lease has expired; on Linux at once, as far as the process was on the same machine. A
+    /// run that lost its lease, because its process was stopped for too long, starts no further task, and its commits
+    /// are refused with [`StoreError::LeaseLost`](crate::store::StoreError::LeaseLost).
     ///
     /// With [`Durability::Exit`], and for a run without an input, the claim is a transaction of its own; else it goes
     /// along with the input, and the release with the last checkpoint. A run without this option takes no lease, and
@@ -557,7 +557,7 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     /// let graph = StateGraph::<Order>::new()
     ///     .node("pay", move |_: &Order| {
     ///         let refused = plain.invoke(&other, Order::update()).unwrap_err();
-    ///         assert!(refused.is_busy(), "{refused}");
+    ///         assert_eq!(refused.kind(), annals_graph::ErrorKind::Busy, "{refused}");
     ///         Ok(Order::update().paid(true))
     ///     })
     ///     .edge(START, "pay")

@@ -116,17 +116,17 @@ fn load_at(
 
 /// Gets the head that a run left in a namespace, while its commits may still be on their way to the file.
 pub(super) fn left_by_run(graph: &Graph, thread: &Thread, left: CheckpointId) -> Option<Loaded> {
-    let cached = thread.store().head_cache().take(thread.id(), thread.namespace(), HeadKey::Graph(graph.id))?;
+    let cached = thread.store().take_head(thread.id(), thread.namespace(), HeadKey::Graph(graph.id))?;
     let head = cached.head.downcast::<Head>().ok().filter(|_| cached.checkpoint == left)?;
     Some(Loaded { head: *head, newest: Some(left), is_continued: false, lease: None })
 }
 
 fn cached(graph: &Graph, thread: &Thread, wanted: &CheckpointRef, newest: Option<CheckpointId>) -> Option<Head> {
-    let cached = thread.store().head_cache().take(thread.id(), &wanted.namespace, HeadKey::Graph(graph.id))?;
+    let cached = thread.store().take_head(thread.id(), &wanted.namespace, HeadKey::Graph(graph.id))?;
     if cached.checkpoint != wanted.checkpoint {
         // Looking at the past does not cost the next turn its head.
         if Some(cached.checkpoint) == newest {
-            thread.store().head_cache().put(cached);
+            thread.store().cache_head(cached);
         }
         return None;
     }
@@ -143,7 +143,7 @@ fn cached(graph: &Graph, thread: &Thread, wanted: &CheckpointRef, newest: Option
 pub(super) fn keep(graph: &Graph, thread: &Thread, head: Head) {
     let Some(checkpoint) = head.checkpoint.map(|checkpoint| checkpoint.id) else { return };
     let (at, bytes) = (thread.point(checkpoint), head.bytes);
-    thread.store().head_cache().put(CachedHead::new(at, HeadKey::Graph(graph.id), bytes, Box::new(head)));
+    thread.store().cache_head(CachedHead::new(at, HeadKey::Graph(graph.id), bytes, Box::new(head)));
 }
 
 fn read(graph: &Graph, thread: &Thread, point: &CheckpointRef) -> Result<Head, Error> {

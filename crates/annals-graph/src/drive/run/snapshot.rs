@@ -5,7 +5,7 @@ use annals_runs::ThreadRuns;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::{CheckpointId, Map, Namespace, TaskId, Timestamp, Value};
+use crate::base::{CheckpointId, Map, Namespace, TaskId, Timestamp};
 use crate::drive::io::pool::unblock;
 use crate::error::Error;
 use crate::exec::{Head, Order, PendingWrites, RunError, TaskStatus, interrupts_of, plan, stored_state};
@@ -459,13 +459,5 @@ impl<S: Clone + Send + Sync + 'static> StateHistory<S> {
 impl<S> std::fmt::Debug for StateHistory<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("StateHistory").field("thread", &self.thread).finish_non_exhaustive()
-    }
-}
-
-impl<S> StateSnapshot<S> {
-    /// Returns the metadata member `name`.
-    pub fn metadata_of(&self, name: &str) -> Option<Value> {
-        let json: serde_json::Value = serde_json::from_str(self.metadata.as_deref()?).ok()?;
-        json.get(name).cloned().map(Value::from)
     }
 }

@@ -74,11 +74,6 @@ impl<S> RunState<S> {
     pub(super) fn branch(&self) -> Option<&str> {
         self.ran.branch.as_deref()
     }
-
-    /// Returns the state, shared.
-    pub fn shared(&self) -> Arc<S> {
-        Arc::clone(&self.state)
-    }
 }
 
 impl<S> Deref for RunState<S> {

@@ -143,7 +143,7 @@ fn claim_waiting(
         };
         let Some(watch) = &mut signals else {
             // A release before the signals is found by another attempt.
-            signals = Some(store.backend().watch_log()?);
+            signals = Some(store.backend().follow()?.watch()?);
             continue;
         };
         let expires_in = u64::try_from(until.as_micros() - store.now().as_micros()).unwrap_or(0);

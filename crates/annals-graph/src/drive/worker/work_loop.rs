@@ -24,7 +24,7 @@ use crate::drive::io::runtime::CallerRuntime;
 use crate::drive::run::events::{Listener, RunEvent, RunEventKind, both, tell};
 use crate::drive::run::input::Input;
 use crate::elapsed::ElapsedTime;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::exec::{RunError, special};
 use crate::graph::{CompiledGraph, START};
 use crate::history::{Thread, ThreadInfo, ThreadQuery};
@@ -339,7 +339,7 @@ impl Worker {
 
     fn work(&self, control: &RunControl, ends_idle: bool) -> Result<WorkerReport, Error> {
         validate_lease(self.lease)?;
-        let mut signals = self.store.backend().watch_log()?.every(WORKER_POLL).backing_off_to(WORKER_ASK);
+        let mut signals = self.store.backend().follow()?.watch()?.every(WORKER_POLL).backing_off_to(WORKER_ASK);
         for status in [StatusKind::Sleeping, StatusKind::Interrupted] {
             self.deliver(&ThreadQuery::new().status(status))?;
         }
@@ -590,7 +590,7 @@ fn wait(signals: &mut LogWatch, seen: SeenSignals, longest: Duration) -> Result<
 /// Returns whether an error says that the run is left to others, or is claimed again later.
 fn is_left_to_others(error: &Error) -> bool {
     let is_refused = matches!(error.as_store(), Some(StoreError::LeaseLimit { .. }));
-    error.is_busy() || error.is_conflict() || is_refused
+    error.kind() == ErrorKind::Busy || error.is_conflict() || is_refused
 }
 
 /// Gives signals to the tasks of a thread. A thread that others change all the time, or delete, is left to them.

@@ -74,7 +74,7 @@ pub struct DrawingEdge {
 
 impl DrawingNode {
     /// Returns the name within its own graph.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.id.rsplit(':').next().unwrap_or_default()
     }
 

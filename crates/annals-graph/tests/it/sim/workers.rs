@@ -19,7 +19,7 @@ use annals_graph::graph::{Entry, Entrypoint};
 use annals_graph::prelude::*;
 use annals_graph::runs::ThreadStatus;
 use annals_graph::task::{RunControl, Task};
-use annals_graph::{Error, QueueLimit, Worker};
+use annals_graph::{Error, ErrorKind, QueueLimit, Worker};
 
 use super::disk::{Crash, Disk, Mutant};
 use super::queues::{self, SimSchedule};
@@ -180,7 +180,10 @@ impl WorkerSim {
                 let ended = matches!(store, Some(StoreError::ThreadEnded { .. } | StoreError::ThreadNotFound { .. }));
                 let refused = matches!(store, Some(StoreError::Invalid { field: "thread", .. }));
                 let is_off = self.is_off();
-                self.verify(ended || refused || is_off || error.is_busy() || error.is_conflict(), || error.to_string());
+                self.verify(
+                    ended || refused || is_off || error.kind() == ErrorKind::Busy || error.is_conflict(),
+                    || error.to_string(),
+                );
                 self.note(format!("refused: {error}"));
                 None
             }
@@ -340,7 +343,7 @@ impl WorkerSim {
     fn die(&self, thread: usize) {
         if let Some(lease) = self.allowed(self.thread(thread).lease(LEASE / 3)) {
             self.note(format!("{thread} is claimed by a process that dies"));
-            self.drawn.lock().unwrap().dead.push(lease.owner().clone());
+            self.drawn.lock().unwrap().dead.push(lease.record().owner.clone());
             std::mem::forget(lease);
         }
     }

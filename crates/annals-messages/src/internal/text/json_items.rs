@@ -5,8 +5,8 @@
 use std::io::{self, BufRead};
 
 use super::json_read::{JsonError, json_loads};
+use crate::limits::IMPORT_ITEM_BYTES_MAX;
 use annals_base::Value;
-use annals_base::limits::IMPORT_ITEM_BYTES_MAX;
 
 /// The reason why the next item could not be read.
 #[derive(Debug, thiserror::Error)]

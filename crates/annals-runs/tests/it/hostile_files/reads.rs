@@ -64,8 +64,8 @@ pub(super) fn of_store(view: &mut View, store: &Store) {
         view.note("point", store.point(point));
         view.note("range", store.range(format!("{point}..fork")).map(|(from, to)| (from.id(), to.id())));
     }
-    view.note("position", store.backend().position(0));
-    view.note("records", store.backend().changes_after(&LogPosition::START, None, 50));
+    view.note("position", store.backend().follow().unwrap().position(0));
+    view.note("records", store.backend().follow().unwrap().changes_after(&LogPosition::START, None, 50));
     view.walk(
         "watch",
         store.watch_from(LogPosition::START).map(|mut watch| {
@@ -83,7 +83,7 @@ pub(super) fn of_thread(view: &mut View, thread: &Thread) {
     view.note("info", thread.info());
     view.note("forks", thread.forks());
     view.note("forked from", thread.forked_from());
-    view.note("fields", backend.fields(thread.id()));
+    view.note("fields", thread.fields());
     view.note("branches", thread.branches());
     view.note("all branches", thread.all_branches());
     view.note("stored branches", backend.branches(thread.id(), thread.namespace()));

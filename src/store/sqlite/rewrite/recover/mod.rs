@@ -16,8 +16,8 @@ mod sql;
 
 use super::opening;
 use super::replay::{LogReplay, reason, scan};
-use crate::base::limits::LOST_MAX;
 use crate::base::{ThreadId, Timestamp};
+use crate::limits::LOST_MAX;
 use crate::store::error::StoreError;
 use crate::store::options::OpenOptions;
 use crate::store::recovery::{Lost, LostKind, Recovery};

@@ -17,8 +17,8 @@ mod sql;
 
 pub(crate) use scan::scan;
 
-use crate::base::limits::LOST_MAX;
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
+use crate::limits::LOST_MAX;
 use crate::limits::{REPLAY_BYTES, WRITER_CACHE_MAX};
 use crate::store::batch::{
     Batch, Change, ChangeValue, Data, ItemChange, ItemOp, ListRef, NewTimer, NewWrite, NewWrites, Parent, Payload,

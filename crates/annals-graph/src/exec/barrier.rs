@@ -1,11 +1,11 @@
 //! A channel that waits for several names.
 
-use super::{ChannelEffect, ChannelError};
+use crate::channel::{ChannelEffect, ChannelError};
 
 /// Waits until each of its names was written, in any number of supersteps (`NamedBarrierValue` of LangGraph): the
 /// trigger of a join.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Barrier {
+pub(crate) struct Barrier {
     names: Vec<String>,
     seen: Vec<bool>,
     /// Before a deferred node: whether the run has come to rest since it was complete.
@@ -14,7 +14,7 @@ pub struct Barrier {
 
 impl Barrier {
     /// Returns a barrier that has seen none of its names. A repeated name counts once.
-    pub fn new(names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+    pub(crate) fn new(names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let mut distinct: Vec<String> = Vec::new();
         for name in names.into_iter().map(Into::into) {
             if !distinct.contains(&name) {
@@ -27,25 +27,25 @@ impl Barrier {
 
     /// Makes it the barrier before a deferred node: it opens when the run would end without it
     /// (`NamedBarrierValueAfterFinish`).
-    pub fn deferred(mut self) -> Self {
+    pub(crate) fn deferred(mut self) -> Self {
         self.finished = Some(false);
         self
     }
 
     /// Returns whether a deferred barrier was released; `None` if it is not deferred.
-    pub fn finished(&self) -> Option<bool> {
+    pub(crate) fn finished(&self) -> Option<bool> {
         self.finished
     }
 
     /// Sets a deferred barrier to its stored flag.
-    pub fn set_finished(&mut self, finished: bool) {
+    pub(crate) fn set_finished(&mut self, finished: bool) {
         if let Some(old) = &mut self.finished {
             *old = finished;
         }
     }
 
     /// Releases a deferred barrier that is complete. Returns whether that changed it.
-    pub fn finish(&mut self) -> bool {
+    pub(crate) fn finish(&mut self) -> bool {
         let changes = self.finished == Some(false) && self.is_complete();
         if changes {
             self.finished = Some(true);
@@ -54,12 +54,12 @@ impl Barrier {
     }
 
     /// Returns whether it lets the join run.
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.finished != Some(false) && self.is_complete()
     }
 
     /// Returns the names seen so far, in the order of the barrier.
-    pub fn seen(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn seen(&self) -> impl Iterator<Item = &str> {
         self.names.iter().zip(&self.seen).filter(|(_, seen)| **seen).map(|(name, _)| name.as_str())
     }
 
@@ -72,7 +72,10 @@ impl Barrier {
     ///
     /// # Errors
     /// [`ChannelError::NotAwaited`] for a name the barrier does not wait for.
-    pub fn update<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) -> Result<ChannelEffect, ChannelError> {
+    pub(crate) fn update<'a>(
+        &mut self,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<ChannelEffect, ChannelError> {
         debug_assert_eq!(self.names.len(), self.seen.len(), "each name has its flag");
         let mut effect = ChannelEffect::Unchanged;
         for name in names {
@@ -87,7 +90,7 @@ impl Barrier {
     }
 
     /// Starts over after the join has run. Returns whether it was open.
-    pub fn consume(&mut self) -> bool {
+    pub(crate) fn consume(&mut self) -> bool {
         let open = self.is_open();
         if open {
             self.seen.fill(false);
