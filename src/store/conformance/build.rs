@@ -518,7 +518,7 @@ pub(super) fn followed(backend: &dyn Log) -> &dyn Follow {
     backend.follow().expect("the log can be followed")
 }
 
-pub(super) fn searched(backend: &dyn Log) -> &dyn Searches {
+pub(super) fn search_of(backend: &dyn Log) -> &dyn Searches {
     backend.searches().expect("texts can be searched")
 }
 

@@ -147,11 +147,11 @@ pub(super) fn searched(backend: &dyn Log) {
     let place = root_of(backend, "t");
     fill(&place, 1..=30);
     let find_one = |text: &str| {
-        let page = searched(backend).search(&SearchQuery::new(text).limit(100)).expect("texts are searched");
+        let page = search_of(backend).search(&SearchQuery::new(text).limit(100)).expect("texts are searched");
         page.hits.iter().map(|hit| (hit.seq, hit.position)).collect::<BTreeSet<(u64, u64)>>()
     };
     let find = || ["number", "edited"].map(find_one);
-    let enable = || searched(backend).enable(&SearchOptions::new()).expect("texts are indexed");
+    let enable = || search_of(backend).enable(&SearchOptions::new()).expect("texts are indexed");
     assert_eq!(find()[0].len(), 30);
     enable();
     place.prune(1, 29);
@@ -165,7 +165,7 @@ pub(super) fn searched(backend: &dyn Log) {
     enable();
     assert_eq!(find(), found);
     clean(backend);
-    searched(backend).disable().expect("an index is removed");
+    search_of(backend).disable().expect("an index is removed");
     assert_eq!(find(), found);
     enable();
     assert_eq!(find(), found, "the index gives what a scan finds");

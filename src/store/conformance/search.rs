@@ -9,19 +9,19 @@ pub(super) fn with_and_without_index(backend: &dyn Log, case: fn(&dyn Log)) {
     let all: Vec<ThreadId> = threads(backend).into_iter().map(|id| ThreadId::new(id).expect("an id")).collect();
     _ = backend.delete_threads(&all).expect("deletes");
     reclaim(backend);
-    searched(backend).enable(&SearchOptions::new().unsealed()).expect("indexes an empty log");
+    search_of(backend).enable(&SearchOptions::new().unsealed()).expect("indexes an empty log");
     case(backend);
     clean(backend);
-    searched(backend).disable().expect("removes the index");
-    assert_eq!(searched(backend).index().expect("reads the state"), None);
+    search_of(backend).disable().expect("removes the index");
+    assert_eq!(search_of(backend).index().expect("reads the state"), None);
 }
 
 fn page(backend: &dyn Log, query: &SearchQuery) -> SearchPage {
-    let page = searched(backend).search(query).expect("searches");
-    if searched(backend).index().expect("reads the state").is_some() {
-        searched(backend).enable(&SearchOptions::new().unsealed()).expect("indexes the rest");
-        assert_eq!(searched(backend).index().expect("reads the state").map(|index| index.behind), Some(0));
-        assert_eq!(searched(backend).search(query).expect("searches"), page, "with entries not indexed, and without");
+    let page = search_of(backend).search(query).expect("searches");
+    if search_of(backend).index().expect("reads the state").is_some() {
+        search_of(backend).enable(&SearchOptions::new().unsealed()).expect("indexes the rest");
+        assert_eq!(search_of(backend).index().expect("reads the state").map(|index| index.behind), Some(0));
+        assert_eq!(search_of(backend).search(query).expect("searches"), page, "with entries not indexed, and without");
     }
     page
 }
@@ -280,7 +280,7 @@ pub(super) fn hostile(backend: &dyn Log) {
         searches.iter().for_each(|text| assert_eq!(found(text), [n], "{text:?}"));
     }
     assert_eq!(found("grams:x"), [0; 0]);
-    assert_eq!(refusal(searched(backend).search(&query(" \t"))), "text of a search");
+    assert_eq!(refusal(search_of(backend).search(&query(" \t"))), "text of a search");
 }
 
 pub(super) fn long_texts(backend: &dyn Log) {
