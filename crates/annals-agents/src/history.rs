@@ -153,7 +153,7 @@ pub(crate) fn last_run(state: &AgentState, clock: &dyn Clock) -> String {
         let history = from_langchain(std::slice::from_ref(message), &mut defaults).ok()?;
         history.first()?.run_id().map(str::to_owned)
     };
-    let last = || state.messages.iter().rev().find_map(|message| run_of(message));
+    let last = || state.messages.iter().rev().find_map(&mut run_of);
     state.agent_run.begun_since(last).unwrap_or_else(|| state.agent_run.run_id.clone())
 }
 

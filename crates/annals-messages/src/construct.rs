@@ -163,7 +163,7 @@ fn message_id(id: Value) -> Result<Option<String>, MessageError> {
 fn take_raw_calls(class: MessageClass, additional_kwargs: &Map, kwargs: &mut Map) {
     let given = ["tool_calls", "invalid_tool_calls", "tool_call_chunks"];
     let raw = additional_kwargs.get("tool_calls").filter(|raw| truthy(raw));
-    let Some(raw) = raw.filter(|_| !given.iter().any(|name| kwargs.get(*name).is_some_and(truthy))) else { return };
+    let Some(raw) = raw.filter(|_| !given.iter().any(|name| kwargs.get(name).is_some_and(truthy))) else { return };
     if class.is_chunk() {
         if let Ok(chunks) = default_tool_chunk_parser(raw) {
             kwargs.insert("tool_call_chunks".into(), Value::List(chunks));

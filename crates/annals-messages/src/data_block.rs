@@ -20,7 +20,7 @@ pub fn is_data_content_block(block: &Map) -> bool {
     if !matches!(kind(block), Some("image" | "video" | "audio" | "text-plain" | "file")) {
         return false;
     }
-    if ["url", "base64", "file_id", "text"].iter().any(|name| block.contains_key(*name)) {
+    if ["url", "base64", "file_id", "text"].iter().any(|name| block.contains_key(name)) {
         return true;
     }
     let data = match block.get("source_type").and_then(Value::as_str) {

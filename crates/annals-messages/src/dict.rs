@@ -94,7 +94,7 @@ impl Message {
     /// [`to_map`](Self::to_map) makes it.
     pub fn is_dump(value: &Value) -> bool {
         let members = ["type", "content", "additional_kwargs", "response_metadata"];
-        value.as_map().is_some_and(|map| members.iter().all(|member| map.contains_key(*member)))
+        value.as_map().is_some_and(|map| members.iter().all(|member| map.contains_key(member)))
     }
 }
 

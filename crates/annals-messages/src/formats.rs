@@ -129,7 +129,7 @@ impl MessageFormat for OpenAiFormat {
         // A message with calls need not have content.
         if let Value::Map(members) = &mut item
             && !members.contains_key("content")
-            && ["tool_calls", "function_call"].iter().any(|calls| members.get(*calls).is_some_and(truthy))
+            && ["tool_calls", "function_call"].iter().any(|calls| members.get(calls).is_some_and(truthy))
         {
             members.insert("content".to_owned(), Value::Null);
         }

@@ -65,7 +65,7 @@ impl Usage {
     fn read_map(mut self, mut map: Map) -> Result<Self, MessageError> {
         for (name, slot) in COUNTS.iter().zip([&mut self.input_tokens, &mut self.output_tokens, &mut self.total_tokens])
         {
-            if let Some(value) = map.shift_remove(*name) {
+            if let Some(value) = map.shift_remove(name) {
                 *slot = count(name, value)?;
             }
         }
@@ -116,7 +116,7 @@ fn details(field: &'static str, value: Option<Value>, known: &[&'static str]) ->
     };
     let mut out = Map::with_capacity(map.len());
     for name in known {
-        if let Some(value) = map.shift_remove(*name) {
+        if let Some(value) = map.shift_remove(name) {
             let read = count(name, value).map_err(|e| e.within(field))?;
             out.insert((*name).to_owned(), read.into());
         }

@@ -49,7 +49,7 @@ fn combine(left: &Map, right: &Map, operation: fn(i128, i128) -> i128, depth: us
         return Err(MessageError::value(format!("max_depth={USAGE_DEPTH_MAX} exceeded, unable to combine dicts.")));
     }
     let mut out = Map::with_capacity(left.len());
-    let added = right.keys().filter(|name| !left.contains_key(*name));
+    let added = right.keys().filter(|name| !left.contains_key(name));
     for name in left.keys().chain(added) {
         let (a, b) = (left.get(name), right.get(name));
         let count = |value: Option<&Value>| value.map_or(Some(0), integer);

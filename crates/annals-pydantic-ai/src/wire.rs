@@ -150,7 +150,7 @@ impl<'a> WireReader<'a> {
     /// Takes the first of the members `names` that is present out of the object, and enters its place.
     fn enter_field(&mut self, map: &mut Map, names: &[&str]) -> Option<Value> {
         debug_assert!(!names.is_empty(), "a field has a name");
-        let (name, value) = names.iter().find_map(|name| Some((*name, std::mem::take(map.get_mut(*name)?))))?;
+        let (name, value) = names.iter().find_map(|name| Some((*name, std::mem::take(map.get_mut(name)?))))?;
         self.path.push(PathPart::Name(name.to_owned()));
         Some(value)
     }

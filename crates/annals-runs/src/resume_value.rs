@@ -154,7 +154,7 @@ impl JsonSchema<'_> {
     fn members(&self, schema: &Map, members: &Map, path: &str, depth: usize) -> Result<(), Misfit> {
         let known = schema.get("properties").and_then(Value::as_map);
         let required = schema.get("required").and_then(Value::as_list).unwrap_or_default().iter();
-        if let Some(missing) = required.filter_map(Value::as_str).find(|name| !members.contains_key(*name)) {
+        if let Some(missing) = required.filter_map(Value::as_str).find(|name| !members.contains_key(name)) {
             let (path, expected) = (format!("{path}.{missing}"), "there".into());
             return Err(Misfit { path, expected, found: "missing".into() });
         }

@@ -47,7 +47,7 @@ fn compare<'v>(path: String, before: &'v Value, after: &'v Value, found: &mut Ve
             for (name, value) in old.iter() {
                 both(format!("{path}/{}", pointer(name)), Some(value), new.get(name));
             }
-            for (name, value) in new.iter().filter(|(name, _)| old.get(*name).is_none()) {
+            for (name, value) in new.iter().filter(|(name, _)| old.get(name).is_none()) {
                 both(format!("{path}/{}", pointer(name)), None, Some(value));
             }
         }

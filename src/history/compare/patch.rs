@@ -301,7 +301,7 @@ fn compare(path: &mut String, before: &Value, after: &Value, ops: &mut Vec<Patch
     };
     match (before, after) {
         (Value::Map(old), Value::Map(new)) => {
-            for (name, _) in old.iter().filter(|(name, _)| !new.contains_key(*name)) {
+            for (name, _) in old.iter().filter(|(name, _)| !new.contains_key(name)) {
                 enter(path, &pointer_step(name));
                 ops.push(PatchOp::Remove { path: path.clone() });
             }

@@ -36,8 +36,11 @@ pub fn records<L: Log + ?Sized>(log: &L, query: &RecordQuery<'_>) -> Result<Vec<
     }
 }
 
-/// Answers [`Log::writes_of`] by reads of the writes of one checkpoint each.
-pub(crate) fn writes_of<E>(
+/// Answers [`Log::writes_of`] by reads of the writes of one checkpoint each, which `read` returns.
+///
+/// # Errors
+/// As `read`.
+pub fn writes_of<E>(
     at: &[&CheckpointRef],
     bytes: usize,
     read: impl Fn(&CheckpointRef) -> Result<Vec<WriteRecord>, E>,

@@ -367,7 +367,7 @@ pub(crate) fn result_of(graph: &Graph, pending: &PendingWrites) -> Result<Map, R
     let written = shown_writes(graph, &task_writes(graph, pending)?)?;
     let mut result: Map = Map::new();
     for (channel, value) in &written {
-        if !result.contains_key(&***channel) {
+        if !result.contains_key(channel) {
             let several: Vec<Value> =
                 written.iter().filter(|(other, _)| other == channel).map(|(_, value)| value.clone()).collect();
             let shown = match several.len() {

@@ -189,7 +189,7 @@ impl Machine {
             Some(pending) => {
                 let mut result = result_of(&self.graph, pending)?;
                 Some(match self.whole() {
-                    Some(field) => result.shift_remove(&**self.graph.layout.name(field)).unwrap_or_default(),
+                    Some(field) => result.shift_remove(self.graph.layout.name(field)).unwrap_or_default(),
                     None => {
                         let of_output =
                             |name: &str| self.graph.by_channel.get(name).is_some_and(|c| self.is_output(*c as usize));

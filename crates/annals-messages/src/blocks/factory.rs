@@ -40,7 +40,7 @@ pub(crate) fn factory(kind: &str, mut fields: Map, ids: &mut IdSource) -> Result
         block.insert("mime_type".into(), "text/plain".into());
     }
     for name in shape.needed {
-        let value = fields.shift_remove(*name);
+        let value = fields.shift_remove(name);
         block.insert((*name).into(), value.ok_or_else(|| MessageError::argument("a content block", *name))?);
     }
     let id = match fields.shift_remove("id") {
@@ -52,7 +52,7 @@ pub(crate) fn factory(kind: &str, mut fields: Map, ids: &mut IdSource) -> Result
         check_media(kind, &fields)?;
     }
     for name in shape.optional {
-        match fields.shift_remove(*name) {
+        match fields.shift_remove(name) {
             None | Some(Value::Null) => {}
             Some(value) => {
                 block.insert((*name).into(), value);

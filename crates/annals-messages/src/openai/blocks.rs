@@ -215,7 +215,7 @@ impl At<'_> {
     /// Checks that an object has members; else `what` and the list of those it lacks are wrong.
     fn needs_in(&self, what: &str, object: &Map, names: &[&str]) -> Result<(), MessageError> {
         let missing: Vec<String> =
-            names.iter().filter(|name| !object.contains_key(**name)).map(|name| format!("'{name}'")).collect();
+            names.iter().filter(|name| !object.contains_key(name)).map(|name| format!("'{name}'")).collect();
         if missing.is_empty() {
             return Ok(());
         }

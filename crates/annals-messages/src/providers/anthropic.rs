@@ -23,7 +23,7 @@ pub(super) fn translate(message: &Message) -> Result<Vec<Map>, MessageError> {
                 .done(),
             "tool_use" => {
                 let draft = Draft::from_map(tool_use(message, block));
-                ["caller", "toolset_name"].iter().fold(draft, |d, name| d.maybe_extra(name, block.get(*name))).done()
+                ["caller", "toolset_name"].iter().fold(draft, |d, name| d.maybe_extra(name, block.get(name))).done()
             }
             "input_json_delta" if message.is_chunk() => input_delta(message).unwrap_or_else(|| {
                 let args = value_or(block, "partial_json", "");
@@ -83,7 +83,7 @@ fn citation(from: &Map) -> Map {
         ),
         _ => (None, &["type"], &[]),
     };
-    if known.is_empty() || needed.iter().any(|name| !from.contains_key(*name)) {
+    if known.is_empty() || needed.iter().any(|name| !from.contains_key(name)) {
         return Draft::of("non_standard_annotation").set("value", from.clone()).done();
     }
     let draft = needed.iter().fold(Draft::of("citation"), |draft, name| draft.copy(name, from));

@@ -144,7 +144,7 @@ pub(super) fn part(value: Value, members: &[&str]) -> Option<Value> {
             let at = member.parse::<usize>().ok().filter(|at| *at < items.len())?;
             Some(items.swap_remove(at))
         }
-        Value::Map(mut map) => map.shift_remove(*member),
+        Value::Map(mut map) => map.shift_remove(member),
         _ => None,
     })
 }

@@ -246,7 +246,7 @@ fn metadata(json: &Json, config: &Json) -> Map {
         for (name, value) in config[part].as_object().into_iter().flatten() {
             let is_scalar = value.is_string() || value.is_number() || value.is_boolean();
             let is_reserved = RESERVED.contains(&&**name) || name.starts_with("__");
-            if is_scalar && !is_reserved && !metadata.contains_key(&**name) {
+            if is_scalar && !is_reserved && !metadata.contains_key(name) {
                 metadata.insert(name.clone(), read(value));
             }
         }

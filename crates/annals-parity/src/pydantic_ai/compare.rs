@@ -97,7 +97,7 @@ fn differences(expected: &Value, actual: &Value, path: &str, found: &mut Vec<Str
                     None => found.push(format!("{path}/{name}: missing, expected {}", short(value))),
                 }
             }
-            for (name, value) in b.iter().filter(|(name, _)| !a.contains_key(*name)) {
+            for (name, value) in b.iter().filter(|(name, _)| !a.contains_key(name)) {
                 found.push(format!("{path}/{name}: unexpected {}", short(value)));
             }
         }

@@ -135,7 +135,7 @@ fn image(block: &Map) -> Map {
         .copy("id", block)
         .maybe("index", index_of(block, "lc_img_"));
     let extras = ["status", "background", "output_format", "quality", "revised_prompt", "size"];
-    extras.iter().fold(draft, |draft, name| draft.maybe_extra(name, block.get(*name))).done()
+    extras.iter().fold(draft, |draft, name| draft.maybe_extra(name, block.get(name))).done()
 }
 
 /// The call itself stands in the message; the block says where. One that stands nowhere is dropped.
@@ -149,5 +149,5 @@ fn function_call(message: &Message, block: &Map) -> Option<Map> {
         (None, None) => invalid_block(invalid_calls(message).iter().find(|call| same(&call.id))?),
     };
     let draft = Draft::from_map(call).maybe("index", index_of(block, "lc_tc_")).maybe_extra("item_id", block.get("id"));
-    Some(["status", "namespace", "async"].iter().fold(draft, |d, name| d.maybe_extra(name, block.get(*name))).done())
+    Some(["status", "namespace", "async"].iter().fold(draft, |d, name| d.maybe_extra(name, block.get(name))).done())
 }

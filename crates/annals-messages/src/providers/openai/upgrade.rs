@@ -28,7 +28,7 @@ const CALL_IDS: &str = "__openai_function_call_ids__";
 pub(super) fn upgraded(message: &Message, content: &[Value]) -> Option<Vec<Map>> {
     let content: Vec<&Map> = content.iter().map(Value::as_map).collect::<Option<_>>()?;
     let beside = &message.additional_kwargs;
-    let kept_beside = ["reasoning", "tool_outputs", "refusal", CALL_IDS].iter().any(|name| beside.contains_key(*name));
+    let kept_beside = ["reasoning", "tool_outputs", "refusal", CALL_IDS].iter().any(|name| beside.contains_key(name));
     let id = message.id.as_deref().filter(|id| id.starts_with("msg_"));
     let response = message.response_metadata.get("id").and_then(Value::as_str);
     let of_responses = id.is_some() && response.is_some_and(|response| response.starts_with("resp_"));
