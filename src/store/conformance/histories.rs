@@ -13,7 +13,7 @@ type Above<'b> = Option<(CasePlace<'b>, u64)>;
 /// Histories in two threads and two namespaces: branches, forks, lists that begin as others, writes and what is taken
 /// over of them, moves of heads, names, facts, timers, repeats and conflicts.
 pub(super) fn random(backend: &dyn Log) {
-    for seed in 1..=2 {
+    for seed in 1..=3 {
         let root = root_of(backend, &format!("seed {seed}"));
         let forked = root_of(backend, &format!("forks of seed {seed}"));
         let places = [root.clone(), root.inside("in:1"), root.inside("in:1|deep:2"), forked];
