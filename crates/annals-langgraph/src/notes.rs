@@ -113,8 +113,7 @@ impl Notes {
             columns.parents = parents;
             rest.shift_remove("parents");
         }
-        let absent: Vec<&str> =
-            COLUMNS[..3].iter().copied().filter(|name| !self.metadata.contains_key(name)).collect();
+        let absent: Vec<&str> = COLUMNS[..3].iter().copied().filter(|name| !self.metadata.contains_key(name)).collect();
         if !absent.is_empty() {
             member.insert("absent".into(), json!(absent));
         }
