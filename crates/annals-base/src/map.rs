@@ -41,7 +41,7 @@ struct Members {
 /// The positions of members by the hashes of their names.
 #[derive(Clone)]
 struct NameIndex {
-    /// Hashes the names with a seed that nobody knows.
+    /// The hasher of the names. Its seed is random, so that no file can choose names with one hash.
     hashes: RandomState,
     /// Of names with one hash, the position of one of them.
     positions: HashMap<u64, usize>,

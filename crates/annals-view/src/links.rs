@@ -103,7 +103,7 @@ fn callers(
 ) -> Result<HashMap<String, CheckpointId>, StoreError> {
     let mut ordinals: HashMap<String, u64> = HashMap::new();
     for channel in at.channels()? {
-        // A channel that is no list has no items.
+        // Only lists have items.
         let mut end = at.len(&channel).unwrap_or(0);
         let (least, mut count) = (end.saturating_sub(items_max as u64), CALL_ITEMS_FIRST);
         // The calls of the newest helpers are among the newest items, which are searched first.

@@ -35,7 +35,7 @@ pub(crate) struct KnownNamespace {
     pub(crate) number: i64,
     pub(crate) newest: CheckpointId,
     pub(crate) head: Option<(CheckpointId, PgPlace)>,
-    /// What the row says of the head; `None` for a namespace that is not stored.
+    /// The stored column of the head; `None` for a namespace that is not stored.
     pub(crate) stored: Option<HeadColumn>,
 }
 
