@@ -614,7 +614,7 @@ fn follow(ops: &[Op], open: &mut dyn FnMut() -> Arc<dyn Log>) -> Result<(), Test
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(12, 256) as u32, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(8, 256) as u32, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_file_follows_the_model(ops in prop::collection::vec(op(), 1..60)) {

@@ -272,7 +272,7 @@ fn number(name: &str, default: u32) -> u32 {
 #[test]
 fn the_file_follows_the_model_through_the_public_api() {
     let (runs, operations) =
-        (number("ANNALS_MODEL_RUNS", cases(4, 32) as u32), number("ANNALS_MODEL_OPERATIONS", 100) as usize);
+        (number("ANNALS_MODEL_RUNS", cases(3, 32) as u32), number("ANNALS_MODEL_OPERATIONS", 100) as usize);
     let config =
         ProptestConfig { cases: runs, failure_persistence: None, max_shrink_iters: 400, ..ProptestConfig::default() };
     proptest!(config, |(acts in prop::collection::vec(act(), operations / 2..=operations))| {

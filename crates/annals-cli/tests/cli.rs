@@ -251,7 +251,7 @@ fn cases(share: usize, all: usize) -> usize {
 fn kill_everywhere(option: &str, least: usize) {
     let expected = Bench::ran();
     let whole = expected.json(&["log", "research:notes"])["checkpoints"].as_array().unwrap().len();
-    for n in (1..).step_by(cases(3, 1)) {
+    for n in (1..).step_by(cases(5, 1)) {
         let bench = Bench::new();
         let number = n.to_string();
         let killed = bench.annals(&["demo", "notes", "--yes", option, &number]);

@@ -51,7 +51,7 @@ fn hits(backend: &dyn Log, query: &SearchQuery) -> Vec<SearchHit> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(8, 128) as u32, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(5, 128) as u32, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_indexed_file_follows_the_model(ops in prop::collection::vec(op(), 1..60)) {

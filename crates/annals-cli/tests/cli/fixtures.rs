@@ -27,7 +27,7 @@ fn fixtures_are_imported_and_exported_by_the_command() {
         let kind = source.file_name().unwrap().to_str().unwrap();
         let folders = folders(&source);
         fixtures += folders.len();
-        for folder in folders.into_iter().step_by(cases(3, 1)) {
+        for folder in folders.into_iter().step_by(cases(5, 1)) {
             let (bench, input) = (Bench::new(), folder.join("input"));
             let place = folder.display();
             let import = bench.annals(&["import", input.to_str().unwrap(), "--from", kind]);

@@ -141,7 +141,7 @@ fn a_git_history_is_summarised() {
 #[test]
 fn an_example_that_is_killed_has_the_same_output() {
     // The moments at which the run is killed, and the threads on which they are spread.
-    let (moments, threads) = (cases(30, 100), cases(6, 20));
+    let (moments, threads) = (cases(12, 100), cases(4, 20));
     let bench = Bench::new();
     let notes = bench.path("notes");
     for n in 0..12 {

@@ -13,7 +13,7 @@ use annals_graph::prelude::*;
 use crate::cases;
 
 /// The numbers of times that a child is killed: in the test command, and in all.
-const KILLS: (u64, u64) = (10, 200);
+const KILLS: (u64, u64) = (6, 200);
 /// Number of turns that a child runs, if it is not killed.
 const TURNS: i64 = 15;
 /// Tells the child where to work.

@@ -299,7 +299,7 @@ fn plan() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(8, 24) as u32, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(4, 24) as u32, ..ProptestConfig::default() })]
 
     #[apply(each_backend)]
     fn nobody_can_tell_a_shared_list_from_a_copy(count in 0_usize..12, plans in prop::collection::vec(plan(), 1..4)) {

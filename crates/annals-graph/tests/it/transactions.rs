@@ -20,7 +20,7 @@ use crate::line_state::{Log, line, run_on, start};
 /// The folder in which a child works.
 const FOLDER: &str = "ANNALS_TRANSACTIONS_FOLDER";
 /// The number of times that a child is killed.
-const KILLS: (u64, u64) = (10, 30);
+const KILLS: (u64, u64) = (6, 30);
 /// The number of steps of a workflow.
 const STEPS: i64 = 4;
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS app_ledger (id INTEGER PRIMARY KEY, entry TEXT NOT NULL)";

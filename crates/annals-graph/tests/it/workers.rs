@@ -285,7 +285,7 @@ fn a_run_that_fails_is_left_as_it_is() {
 const PROCESSES: usize = 8;
 /// The numbers of processes that are killed, and of workflows, unless the environment names another one: in the test
 /// command, and in all.
-const KILLS: (u64, u64) = (8, 100);
+const KILLS: (u64, u64) = (5, 100);
 /// Names the number of kills, and of workflows: 1,000 for a long run.
 const KILLS_VARIABLE: &str = "ANNALS_WORKER_KILLS";
 /// Threads on which a process runs workflows.

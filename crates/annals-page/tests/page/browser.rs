@@ -31,9 +31,9 @@ fn server(store: &Store, steps: i64) -> std::sync::Arc<PageServer> {
     let hostile = store.thread("hostile").unwrap();
     let turned = "\u{202e}txet desrever\u{202c} \u{5e9}\u{5dc}\u{5d5}\u{5dd}";
     hostile
-        .append("messages", [Message::human(SCRIPT), Message::ai(turned), Message::ai("x".repeat(10 << 20))])
+        .append("messages", [Message::human(SCRIPT), Message::ai(turned), Message::ai("x".repeat(1 << 20))])
         .unwrap();
-    hostile.set("blob", "y".repeat(10 << 20)).unwrap();
+    hostile.set("blob", "y".repeat(1 << 20)).unwrap();
     hostile.facts().title(SCRIPT).save().unwrap();
     let long = store.thread("long").unwrap();
     many_steps(&long, steps);

@@ -142,7 +142,7 @@ fn an_erasure_continues_after_a_crash() {
     assert!(copies.len() > 2, "the rows are reclaimed in slices");
     // The ends are in the share.
     let last = copies.pop();
-    for crashed in copies.into_iter().step_by(cases(3, 1)).chain(last) {
+    for crashed in copies.into_iter().step_by(cases(5, 1)).chain(last) {
         let store = open(&crashed.path().join("x.db"));
         let report = store.check().unwrap();
         assert_eq!((report.threads, report.problems), (1, Vec::new()));

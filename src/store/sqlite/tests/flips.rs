@@ -212,7 +212,7 @@ fn flip(object: &str, part: Part) {
     let page = &content[begin..begin + PAGE];
     assert!(matches!(page[0], 10 | 13), "{object} has one page");
     let number = |at: usize| usize::from(u16::from_be_bytes([page[at], page[at + 1]]));
-    let used = (0..8).chain((8..8 + 2 * number(3)).chain(number(5)..PAGE).step_by(cases(17, 5)));
+    let used = (0..8).chain((8..8 + 2 * number(3)).chain(number(5)..PAGE).step_by(cases(37, 5)));
     let sound = read(&copy, part).unwrap();
     let mut file = FileOptions::new().write(true).open(&copy).unwrap();
     let (mut wrong, mut errors) = (Vec::new(), 0);

@@ -101,7 +101,7 @@ fn flips_all_over_a_file_cost_at_most_what_they_touch() {
     let bytes = fs::read(&path).unwrap();
     let damaged = folder.path().join("damaged.db");
     let (mut outcomes, mut recovered_checkpoints) = (0, 0);
-    for (at, mask) in (0..bytes.len()).step_by(bytes.len() / cases(10, 60)).zip([0x01, 0xff].into_iter().cycle()) {
+    for (at, mask) in (0..bytes.len()).step_by(bytes.len() / cases(6, 60)).zip([0x01, 0xff].into_iter().cycle()) {
         let mut flipped = bytes.clone();
         flipped[at] ^= mask;
         fs::write(&damaged, &flipped).unwrap();
@@ -155,7 +155,7 @@ fn kept_checkpoints_after_pruned_ones_are_recovered() {
         let report = recovered(&damaged, &whole, "harm").unwrap();
         assert_eq!(report.checkpoints, whole.len() as u64 - lost, "{what}: {:?}", report.lost);
     }
-    for page in (0..sound.len() / 4_096).step_by(cases(13, 1)) {
+    for page in (0..sound.len() / 4_096).step_by(cases(23, 1)) {
         let mut zeroed = sound.clone();
         zeroed[page * 4_096..(page + 1) * 4_096].fill(0);
         fs::write(&damaged, &zeroed).unwrap();
@@ -192,7 +192,7 @@ fn whole_pages_of_zeros_and_short_files_are_recovered_from() {
     let whole = contents(&open(&path));
     let bytes = fs::read(&path).unwrap();
     let damaged = folder.path().join("damaged.db");
-    for page in (0..bytes.len() / 4_096).step_by(cases(11, 1)) {
+    for page in (0..bytes.len() / 4_096).step_by(cases(19, 1)) {
         let mut zeroed = bytes.clone();
         zeroed[page * 4_096..(page + 1) * 4_096].fill(0);
         fs::write(&damaged, &zeroed).unwrap();

@@ -81,7 +81,7 @@ fn a_row_that_cannot_be_read_is_an_error_and_is_made_anew() {
         ("namespace", "X'00'"),
         ("namespace", "namespace + 1"),
     ];
-    for (column, value) in harms.into_iter().step_by(cases(2, 1)) {
+    for (column, value) in harms.into_iter().step_by(cases(3, 1)) {
         let (folder, path, timers) = asleep();
         harm(&path, &format!("UPDATE timer SET {column} = {value} WHERE wake_at = 1"));
         let store = open(&path);

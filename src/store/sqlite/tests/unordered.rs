@@ -58,7 +58,7 @@ fn a_row_that_its_key_does_not_find_ends_an_erasure_and_hides_no_deletion() {
     let path = bench.path();
     drop(bench.store);
     let tables = ["version", "item", "write", "name_user", "checkpoint", "branch", "namespace", "tombstone"];
-    for table in tables.into_iter().step_by(cases(2, 1)) {
+    for table in tables.into_iter().step_by(cases(3, 1)) {
         let mut places = Vec::new();
         each_swapped(&path, table, &mut |store| match store.reclaim() {
             Ok(erasure) => assert_eq!(erasure, Erasure::Erased, "{table}"),

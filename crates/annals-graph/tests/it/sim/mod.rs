@@ -40,9 +40,9 @@ use programs::Program;
 use turns::{Fate, Turns};
 
 /// The numbers of seeds: in the test command, and in all.
-const SEEDS: (u64, u64) = (120, 20_000);
+const SEEDS: (u64, u64) = (60, 20_000);
 /// The numbers of those for which every crash point is tried.
-const THOROUGH: (u64, u64) = (2, 200);
+const THOROUGH: (u64, u64) = (1, 200);
 
 /// A source of numbers that a seed decides (SplitMix64).
 #[derive(Clone)]

@@ -30,9 +30,11 @@ use crate::test_clock::Hands;
 type Flow = CompiledGraph<Entry<i64, Vec<i64>>>;
 
 /// The numbers of seeds in memory, in a file, and with a broken backend: in the test command, and in all.
-const IN_MEMORY: (u64, u64) = (120, 1_000);
-const IN_FILES: (u64, u64) = (6, 40);
-const BROKEN: (u64, u64) = (50, 300);
+const IN_MEMORY: (u64, u64) = (60, 1_000);
+const IN_FILES: (u64, u64) = (4, 40);
+const BROKEN: (u64, u64) = (30, 300);
+/// Seeds whose events are counted.
+const COUNTED: (u64, u64) = (60, 200);
 const LEASE: Duration = Duration::from_secs(30);
 /// More recoveries than a seed has processes that die; a run that is stuck after them is tried again.
 const RECOVERIES: u64 = 30;
@@ -577,7 +579,7 @@ fn workers_in_files_on_demand() {
 #[test]
 fn leases_are_lost_and_signals_received() {
     let mut all = Happened::default();
-    for seed in 0..200 {
+    for seed in 0..cases(COUNTED.0, COUNTED.1) {
         let (happened, _) = in_memory(seed, None);
         all.takeovers += happened.takeovers;
         all.fenced += happened.fenced;
@@ -588,9 +590,9 @@ fn leases_are_lost_and_signals_received() {
         all.scheduled += happened.scheduled;
     }
     let counts = (all.takeovers, all.fenced, all.received, all.timeouts);
-    assert!(all.takeovers > 50 && all.fenced > 10 && all.received > 30 && all.timeouts > 30, "{counts:?}");
+    assert!(all.takeovers > 15 && all.fenced > 3 && all.received > 9 && all.timeouts > 9, "{counts:?}");
     let counts = (all.beside, all.limited, all.scheduled);
-    assert!(all.beside > 50 && all.limited > 50 && all.scheduled > 5, "{counts:?}");
+    assert!(all.beside > 15 && all.limited > 15 && all.scheduled > 1, "{counts:?}");
 }
 
 /// Returns how many seeds a mutant broke, and how many of all were caught.
@@ -617,5 +619,5 @@ fn a_backend_that_stores_the_commits_of_lost_owners_is_caught() {
 #[test]
 fn a_backend_that_passes_over_limits_is_caught() {
     let (broken, caught) = broken_and_caught(Mutant::IgnoresLimits);
-    assert!(broken > 10 && caught * 5 >= broken * 4, "{caught} of {broken} seeds were caught");
+    assert!(broken > 5 && caught * 5 >= broken * 4, "{caught} of {broken} seeds were caught");
 }
