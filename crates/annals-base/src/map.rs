@@ -4,12 +4,12 @@
 //! bytes make a message half as large. Most others have few members, which are searched one by one: a table of hashes
 //! costs more than it saves. *Absent:* limits, which those who read objects keep.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Index;
 use std::{iter, slice, vec};
 
+use hashbrown::HashTable;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::value::Value;
@@ -43,37 +43,31 @@ struct Members {
 struct NameIndex {
     /// The hasher of the names. Its seed is random, so that no file can choose names with one hash.
     hashes: RandomState,
-    /// Of names with one hash, the position of one of them.
-    positions: HashMap<u64, usize>,
-    /// True if two names had one hash: a name without a position may be that of a member.
-    collides: bool,
+    positions: HashTable<usize>,
 }
 
 impl NameIndex {
     fn of(entries: &[(String, Value)]) -> Self {
-        let positions = HashMap::with_capacity(entries.len());
-        let mut index = Self { hashes: RandomState::new(), positions, collides: false };
-        entries.iter().enumerate().for_each(|(at, (name, _))| index.add(name, at));
+        let mut index = Self { hashes: RandomState::new(), positions: HashTable::with_capacity(entries.len()) };
+        (0..entries.len()).for_each(|at| index.add(entries, at));
         index
     }
 
-    fn add(&mut self, name: &str, at: usize) {
-        self.collides |= self.positions.insert(self.hashes.hash_one(name), at).is_some();
+    fn add(&mut self, entries: &[(String, Value)], at: usize) {
+        let hash = |at: &usize| self.hashes.hash_one(&entries[*at].0);
+        self.positions.insert_unique(hash(&at), at, hash);
     }
 
     /// Removes a name. The members after it move up.
     fn remove(&mut self, name: &str, at: usize) {
-        self.positions.remove(&self.hashes.hash_one(name));
-        self.positions.values_mut().filter(|position| **position > at).for_each(|position| *position -= 1);
+        if let Ok(entry) = self.positions.find_entry(self.hashes.hash_one(name), |position| *position == at) {
+            entry.remove();
+        }
+        self.positions.iter_mut().filter(|position| **position > at).for_each(|position| *position -= 1);
     }
 
     fn position(&self, entries: &[(String, Value)], name: &str) -> Option<usize> {
-        let found = self.positions.get(&self.hashes.hash_one(name)).copied();
-        debug_assert!(found.is_none_or(|at| at < entries.len()), "a position is that of a member");
-        match found.filter(|at| entries[*at].0 == name) {
-            None if self.collides => position(entries, name),
-            found => found,
-        }
+        self.positions.find(self.hashes.hash_one(name), |at| entries[*at].0 == name).copied()
     }
 }
 
@@ -91,12 +85,11 @@ impl Members {
 
     fn push(&mut self, name: String, value: Value) {
         let at = self.entries.len();
-        if let Some(index) = &mut self.index {
-            index.add(&name, at);
-        }
         self.entries.push((name, value));
-        if self.index.is_none() && self.entries.len() >= INDEXED_FROM {
-            self.index = Some(NameIndex::of(&self.entries));
+        match &mut self.index {
+            Some(index) => index.add(&self.entries, at),
+            None if self.entries.len() >= INDEXED_FROM => self.index = Some(NameIndex::of(&self.entries)),
+            None => {}
         }
     }
 }
@@ -358,17 +351,5 @@ mod tests {
             prop_assert_eq!(map.clone().into_iter().collect::<Vec<_>>(), list.clone());
             prop_assert_eq!(map, list.into_iter().rev().collect::<Map>());
         }
-    }
-
-    #[test]
-    fn names_with_one_hash_are_found() {
-        let entries: Vec<_> = ["a", "b", "c"].map(|name| (name.to_owned(), Value::Null)).into();
-        let mut index = NameIndex::of(&entries);
-        let hash = index.hashes.hash_one("b");
-        // As if the hash of `b` was that of `a`, which came later.
-        index.positions.insert(hash, 0);
-        index.collides = true;
-        let found = ["a", "b", "c", "d"].map(|name| index.position(&entries, name));
-        assert_eq!(found, [Some(0), Some(1), Some(2), None]);
     }
 }
