@@ -145,7 +145,7 @@ fn statement_timeout(server: &Server) {
     assert_eq!(list(&patient, &thread), ["1", "2"]);
 }
 
-fn schema_of(url: &str) -> &str {
+pub(crate) fn schema_of(url: &str) -> &str {
     url.rsplit("%3D").next().unwrap_or_default()
 }
 

@@ -31,7 +31,8 @@ type Test = (String, Box<dyn Fn(&Server) + Send + Sync>);
 const AT_ONCE: usize = 6;
 
 /// The tests that run alone: a follower waits for the oldest transaction that has not ended.
-const ALONE: [&str; 5] = ["suite::following", "suite::calls", "suite::race_of", "calls::", "faults::restored_dump"];
+const ALONE: [&str; 6] =
+    ["suite::following", "suite::calls", "suite::race_of", "calls::", "faults::restored_dump", "pooler::following"];
 
 /// Faults come to all connections of a server. One of their own is started for them; a server that is not the tests'
 /// has them when all else has ended.

@@ -1,9 +1,10 @@
-//! PgBouncer in transaction mode, before a server of its own: it lends each transaction the next connection to the
-//! server, so that what one leaves in a session would be missing in the next one, or in its way.
+//! PgBouncer in transaction mode, before a server without other clients: it lends each transaction the next connection
+//! to the server, so that what one leaves in a session would be missing in the next one, or in its way.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use annals::store::StoreError;
 use annals::store::conformance;
@@ -20,6 +21,7 @@ pub(crate) fn tests() -> Vec<Test> {
     vec![
         ("pooler::log".into(), Box::new(|server| share_of_the_suite(server, &OF_THE_LOG))),
         ("pooler::runs".into(), Box::new(|server| share_of_the_suite(server, &OF_RUNS))),
+        ("pooler::following".into(), Box::new(|server| share_of_the_suite(server, &FOLLOWING))),
         ("pooler::calls".into(), Box::new(round_trips)),
         ("pooler::one_connection".into(), Box::new(one_connection)),
         ("pooler::race_of_processes".into(), Box::new(race_of_processes)),
@@ -29,45 +31,53 @@ pub(crate) fn tests() -> Vec<Test> {
     ]
 }
 
-/// The port that names the socket of the pooler.
-const PORT: u16 = 6432;
+/// The port that names the socket of the next pooler.
+static PORTS: AtomicU16 = AtomicU16::new(6432);
 
 /// The pooler drops the options of startup packets in silence; without this it refuses them.
 const DROPS_OPTIONS: &str = "ignore_startup_parameters = options";
 
-/// A pooler, and the server behind it. It ends when this is dropped.
+/// A pooler before a server. It ends when this is dropped.
 struct Pooler {
-    server: Server,
     /// The server by way of the pooler.
     pooled: Server,
     pid: PathBuf,
 }
 
 impl Pooler {
-    /// Starts a pooler with so many connections to the server. Without the program the test says so and ends.
+    /// Starts a pooler with so many connections to the server behind all poolers. Without the program or that server
+    /// the test says so and ends.
     fn start(beside: &Server, connections: usize, more: &str) -> Option<Self> {
+        let server = beside.behind_poolers();
+        if server.is_none() {
+            println!("SKIPPED: a pooler stands before a server that the tests have started");
+        }
+        Self::before(server?, connections, more)
+    }
+
+    /// Starts a pooler before a server that was started here.
+    fn before(server: &Server, connections: usize, more: &str) -> Option<Self> {
         let Some(program) = program() else {
             assert!(!is_required(), "there is no pgbouncer; Debian's package is `pgbouncer`");
             println!("SKIPPED: there is no pgbouncer");
             return None;
         };
-        let Some(server) = beside.another() else {
-            println!("SKIPPED: a pooler stands before a server that the tests have started");
-            return None;
-        };
+        let port = PORTS.fetch_add(1, Ordering::Relaxed);
         let folder = server.socket().expect("it was started").parent().expect("a folder").to_path_buf();
-        let (shown, file, pid) = (folder.display(), folder.join("pooler.ini"), folder.join("pooler.pid"));
+        let own = |kind: &str| folder.join(format!("pooler-{port}.{kind}"));
+        let (shown, file, pid) = (folder.display(), own("ini"), own("pid"));
         let text = format!(
-            "[databases]\n* = host={shown} user=postgres\n[pgbouncer]\nunix_socket_dir = {shown}\nlisten_port = {PORT}\n\
+            "[databases]\n* = host={shown} user=postgres\n[pgbouncer]\nunix_socket_dir = {shown}\nlisten_port = {port}\n\
              auth_type = any\npool_mode = transaction\ndefault_pool_size = {connections}\nserver_round_robin = 1\n\
-             max_client_conn = 400\nlogfile = {shown}/pooler.log\npidfile = {}\n{more}\n",
+             max_client_conn = 400\nlogfile = {}\npidfile = {}\n{more}\n",
+            own("log").display(),
             pid.display()
         );
         std::fs::write(&file, text).expect("the settings are written");
         let mut command: Command = server.command(program.to_str().expect("a path")).expect("it was started");
         checked(command.arg("-d").arg(&file)).expect("the pooler starts");
-        let pooled = Server::at(format!("postgres://postgres@localhost:{PORT}/postgres?host={shown}"));
-        let pooler = Self { server, pooled, pid };
+        let pooled = Server::at(format!("postgres://postgres@localhost:{port}/postgres?host={shown}"));
+        let pooler = Self { pooled, pid };
         // It is reached when it answers.
         pooler.pooled.run("SELECT 1");
         open_all(&pooler.pooled, connections);
@@ -102,7 +112,7 @@ fn open_all(pooled: &Server, connections: usize) {
 /// The process of a session: its prepared statements, its locks, the channels that it listens to, and the settings that
 /// the pooler itself does not set.
 const LEFT: &str = "SELECT pg_backend_pid() || ': ' || (SELECT count(*) FROM pg_prepared_statements) || ' ' || \
-     (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory') || ' ' || \
+     (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()) || ' ' || \
      (SELECT count(*) FROM pg_listening_channels()) || ' ' || (SELECT coalesce(array_agg(name), '{}') FROM pg_settings \
      WHERE source = 'session' AND name NOT IN ('application_name', 'client_encoding', 'DateStyle', 'TimeZone', \
      'standard_conforming_strings', 'IntervalStyle'))::text";
@@ -114,31 +124,24 @@ fn program() -> Option<PathBuf> {
     folders.map(|folder| folder.join("pgbouncer")).find(|program| Path::exists(program))
 }
 
-/// Runs the cases with some names, each in a schema of its own.
+/// Runs the cases with some names.
 fn run_cases(pooler: &Pooler, wanted: &[&str]) {
     let cases: Vec<_> = conformance::cases().iter().filter(|case| wanted.contains(&case.0)).copied().collect();
     assert_eq!(cases.len(), wanted.len(), "each name is that of a case");
-    conformance::run_all(&cases, &|| std::sync::Arc::new(pooler.pooled.backend()));
+    cases.iter().for_each(|case| suite::run_case(&pooler.pooled, case));
 }
 
 /// The cases of the suite that run behind a pooler: of what is stored, and of who may run.
-const OF_THE_LOG: [&str; 7] = [
+const OF_THE_LOG: [&str; 5] = [
     "heads::none_of_all",
     "references::deltas",
     "listing::threads_and_check",
-    "following::order",
-    "deletion::hidden",
     "search::fields",
     "side_tables::cache_random",
 ];
-const OF_RUNS: [&str; 6] = [
-    "following::signals",
-    "operations::batch_with_operation",
-    "threads::queue",
-    "leases::with_checkpoints",
-    "claims::order",
-    "claims::race",
-];
+const OF_RUNS: [&str; 5] =
+    ["operations::batch_with_operation", "threads::queue", "leases::with_checkpoints", "claims::order", "claims::race"];
+const FOLLOWING: [&str; 2] = ["following::order", "following::signals"];
 
 fn share_of_the_suite(server: &Server, cases: &[&str]) {
     let connections = 3;
@@ -158,7 +161,7 @@ fn round_trips(server: &Server) {
 /// No call holds a connection while it waits for another one: of a pooler that has one, and gives none away.
 fn one_connection(server: &Server) {
     let Some(pooler) = Pooler::start(server, 1, DROPS_OPTIONS) else { return };
-    let wanted = ["claims::limits", "claims::rates", "deletion::trash", "leases::race", "pruning::pruned_state"];
+    let wanted = ["claims::limits", "claims::rates", "deletion::hidden", "leases::race", "pruning::pruned_state"];
     run_cases(&pooler, &wanted);
     pooler.verify_sessions(1);
 }
@@ -217,9 +220,11 @@ fn add(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
 
 /// The connections of the pooler to the server are cut under commits: nothing is lost, nothing is stored twice.
 fn cut_connections(server: &Server) {
-    let Some(pooler) = Pooler::start(server, 3, DROPS_OPTIONS) else { return };
+    // The connections of other poolers are cut as well.
+    let Some(server) = server.another() else { return };
+    let Some(pooler) = Pooler::before(&server, 3, DROPS_OPTIONS) else { return };
     let backend = pooler.pooled.backend();
-    faults::write_under(&backend, 10, &|| pooler.server.cut());
+    faults::write_under(&backend, 10, &|| server.cut());
     assert!(backend.check().expect("the check runs").problems.is_empty());
 }
 
@@ -229,8 +234,11 @@ fn options(server: &Server) {
         let Some(pooler) = Pooler::start(server, 2, more) else { return };
         let urls = [pooler.pooled.empty(), pooler.pooled.empty()];
         let backends = urls.each_ref().map(|url| PostgresBackend::connect(url).expect("the pooler is reached"));
-        let tables = "SELECT count(*) FROM pg_tables WHERE tablename = 'annals_schema'";
-        assert_eq!(pooler.server.select(tables), ["2"], "each schema has its tables");
+        let [one, other] = urls.each_ref().map(|url| faults::schema_of(url));
+        let tables = format!(
+            "SELECT count(*) FROM pg_tables WHERE tablename = 'annals_schema' AND schemaname IN ('{one}', '{other}')"
+        );
+        assert_eq!(pooler.pooled.select(&tables), ["2"], "each schema has its tables");
         let thread = annals::base::ThreadId::new("t").expect("an id");
         faults::commit_one(&backends[0], &thread);
         let found = backends.each_ref().map(|backend| backend.threads(None, 9).expect("threads are listed").len());

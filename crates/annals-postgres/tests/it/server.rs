@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use annals_postgres::PostgresBackend;
@@ -16,6 +17,9 @@ const CONNECTS_MAX: u32 = 100_000;
 const CONNECT_PAUSE: Duration = Duration::from_millis(2);
 /// Attempts to start a server.
 const STARTS_MAX: u32 = 100;
+
+/// The schemas so far: servers by different sockets may be one.
+static SCHEMAS: AtomicU64 = AtomicU64::new(0);
 
 /// The user as whom the server runs if the tests run as root, which it refuses.
 const USERS: [&str; 2] = ["postgres", "nobody"];
@@ -33,7 +37,10 @@ pub(crate) fn is_required() -> bool {
 pub(crate) struct Server {
     url: String,
     started: Option<Started>,
-    schemas: AtomicU64,
+    /// The URLs of schemas that tests have left, whose tables are empty.
+    left: Mutex<Vec<String>>,
+    /// Another server, which poolers stand before.
+    behind_poolers: OnceLock<Option<Box<Server>>>,
 }
 
 struct Started {
@@ -75,7 +82,11 @@ impl Server {
 
     /// Returns the server of a URL, which runs.
     pub(crate) fn at(url: String) -> Self {
-        Self { url, started: None, schemas: AtomicU64::new(0) }
+        Self::with(url, None)
+    }
+
+    fn with(url: String, started: Option<Started>) -> Self {
+        Self { url, started, left: Mutex::default(), behind_poolers: OnceLock::new() }
     }
 
     /// Ends this server as a failure does, and starts another one on a copy of its files.
@@ -100,6 +111,11 @@ impl Server {
         let other = self.started.as_ref()?.on_another_folder().expect("a folder");
         other.make().expect("the server is made");
         Some(Self::of(other).expect("the server starts"))
+    }
+
+    /// Returns the other server that poolers stand before, which is started once; `None` as [`Server::another`].
+    pub(crate) fn behind_poolers(&self) -> Option<&Self> {
+        self.behind_poolers.get_or_init(|| self.another().map(Box::new)).as_deref()
     }
 
     /// Starts another server that has an identifier of its own, as one on another machine.
@@ -132,13 +148,13 @@ impl Server {
         other.start();
         let folder = other.folder.path().display();
         let url = format!("postgres://postgres@localhost:{port}/postgres?host={folder}");
-        Some((Self { url, started: Some(other), schemas: AtomicU64::new(0) }, port, certificate))
+        Some((Self::with(url, Some(other)), port, certificate))
     }
 
     fn of(started: Started) -> Result<Self, String> {
         started.start();
         let url = format!("postgres://postgres@localhost/postgres?host={}", started.folder.path().display());
-        Ok(Self { url, started: Some(started), schemas: AtomicU64::new(0) })
+        Ok(Self::with(url, Some(started)))
     }
 
     /// Runs statements on a connection of its own. A server that is not there yet is waited for.
@@ -263,10 +279,25 @@ impl Server {
 
     /// Returns the URL of an empty schema.
     pub(crate) fn empty(&self) -> String {
-        let number = self.schemas.fetch_add(1, Ordering::Relaxed);
+        let number = SCHEMAS.fetch_add(1, Ordering::Relaxed);
         let name = format!("annals_{}_{number}", std::process::id());
         self.run(&format!("DROP SCHEMA IF EXISTS {name} CASCADE; CREATE SCHEMA {name}"));
         self.url_of(&name)
+    }
+
+    /// Runs a test with the URL of a schema whose tables are empty: one that an earlier test has left, or a new one.
+    /// Making the tables takes longer than most tests.
+    pub(crate) fn with_tables(&self, test: impl FnOnce(&str)) {
+        let left = self.left.lock().expect("no thread panics").pop();
+        let url = left.unwrap_or_else(|| self.empty());
+        test(&url);
+        let schema = url.rsplit("%3D").next().unwrap_or_default();
+        self.run(&format!(
+            "DO $$ DECLARE name text; BEGIN FOR name IN SELECT tablename FROM pg_tables \
+             WHERE schemaname = '{schema}' AND tablename <> 'annals_schema' \
+             LOOP EXECUTE format('DELETE FROM {schema}.%I', name); END LOOP; END $$"
+        ));
+        self.left.lock().expect("no thread panics").push(url);
     }
 
     /// Returns a backend in an empty schema.

@@ -11,9 +11,7 @@ use super::server::Server;
 pub(crate) fn tests() -> Vec<Test> {
     let mut tests: Vec<Test> = Vec::new();
     for case in conformance::cases() {
-        let run = move |server: &Server| {
-            conformance::run_all(&[*case], &|| std::sync::Arc::new(server.backend()));
-        };
+        let run = move |server: &Server| run_case(server, case);
         tests.push((format!("suite::{}", case.0), Box::new(run)));
     }
     tests.push((
@@ -23,6 +21,14 @@ pub(crate) fn tests() -> Vec<Test> {
     tests.push(("suite::race_of_processes".into(), Box::new(race_of_processes)));
     tests.push(("suite::partitions".into(), Box::new(partitions)));
     tests
+}
+
+/// Runs a case on empty tables.
+pub(crate) fn run_case(server: &Server, case: &(&str, conformance::Case)) {
+    server.with_tables(|url| {
+        let connect = || PostgresBackend::connect(url).expect("the server is reached");
+        conformance::run_all(&[*case], &|| std::sync::Arc::new(connect()));
+    });
 }
 
 /// Partitioned tables hold what others hold.
