@@ -15,7 +15,7 @@ type Above<'b> = Option<(CasePlace<'b>, u64)>;
 pub(super) fn random(backend: &dyn Log) {
     for seed in 1..=3 {
         let root = root_of(backend, &format!("seed {seed}"));
-        let forked = root_of(backend, &format!("forks of seed {seed}"));
+        let forked = root_of(backend, &format!("seed {seed}, forks"));
         let places = [root.clone(), root.inside("in:1"), root.inside("in:1|deep:2"), forked];
         let mut dice = Dice(IdSource::from_seed(seed));
         let mut last = None;

@@ -19,11 +19,6 @@ pub(crate) const NAMESPACES: &str = concat!(
 pub(crate) const LEAVING: &str = "SELECT b.thread, b.branch, b.namespace, b.parent_branch, b.first FROM branch b \
      WHERE b.parent_thread = (SELECT number FROM thread WHERE id = $1)";
 
-/// The lists that the thread references: the namespace that references, and the list.
-pub(crate) const REFERENCES: &str = "SELECT b.namespace, r.reference FROM range_delete r \
-     JOIN branch b ON b.thread = r.thread AND b.branch = r.branch \
-     WHERE r.thread = (SELECT number FROM thread WHERE id = $1) AND r.reference IS NOT NULL";
-
 /// The fields that operations of the thread have changed.
 pub(crate) const FIELDS: &str =
     "SELECT DISTINCT field FROM operation_change WHERE thread = (SELECT number FROM thread WHERE id = $1)";
@@ -44,8 +39,8 @@ pub(crate) const ITEMS: &str = concat!(
     " FROM item i WHERE i.thread = (SELECT number FROM thread WHERE id = $1)"
 );
 
-pub(crate) const RANGE_DELETES: &str = "SELECT r.branch, r.ordinal, r.channel, r.first, r.last FROM range_delete r \
-     WHERE r.thread = (SELECT number FROM thread WHERE id = $1)";
+pub(crate) const RANGE_DELETES: &str = "SELECT r.branch, r.ordinal, r.channel, r.first, r.last, r.reference \
+     FROM range_delete r WHERE r.thread = (SELECT number FROM thread WHERE id = $1)";
 
 pub(crate) const TASK_WRITES: &str = "SELECT w.branch, w.ordinal, w.value FROM task_write w \
      WHERE w.thread = (SELECT number FROM thread WHERE id = $1)";

@@ -63,7 +63,8 @@ pub(crate) struct PrunedThread {
     pub(crate) namespaces: BTreeMap<Namespace, PrunedNamespace>,
     pub(crate) points: BTreeMap<Spot, PrunedPoint>,
     leaving: Vec<LeavingBranch>,
-    references: Vec<(i64, ListRef)>,
+    /// Of each channel where its list begins anew, and as which other list.
+    begun: BTreeMap<String, BTreeMap<Spot, Option<ListRef>>>,
     /// The namespaces that operations have named.
     named: BTreeSet<Namespace>,
 }
@@ -75,7 +76,6 @@ impl PrunedThread {
             prune_sql::THREAD,
             prune_sql::NAMESPACES,
             prune_sql::LEAVING,
-            prune_sql::REFERENCES,
             prune_sql::FIELDS,
             prune_sql::CHECKPOINTS,
             prune_sql::ITEMS,
@@ -94,35 +94,25 @@ impl PrunedThread {
             namespaces: BTreeMap::new(),
             points: BTreeMap::new(),
             leaving: Vec::new(),
-            references: Vec::new(),
+            begun: BTreeMap::new(),
             named: BTreeSet::new(),
         };
         answers[1].iter().try_for_each(|row| thread.add_namespace(row))?;
         answers[2].iter().try_for_each(|row| thread.add_leaving(row))?;
         for row in &answers[3] {
-            let mut cells = Cells::of(row);
-            let namespace = cells.next()?;
-            thread.references.push((namespace, Unpacker::new(cells.next()?, "range_delete.reference").reference()?));
-        }
-        for row in &answers[4] {
             let field = Cells::of(row).next()?;
             thread.named.insert(Unpacker::new(field, "operation_change.field").namespace()?);
         }
         let mut items: HashMap<Spot, Vec<PutItem>> = HashMap::new();
-        for row in &answers[6] {
+        for row in &answers[5] {
             let mut cells = Cells::of(row);
             let (spot, channel, position) = ((cells.next()?, cells.next()?), cells.next()?, cells.next()?);
             let payload = cells.payload()?;
             items.entry(spot).or_default().push(PutItem { channel, position, payload });
         }
-        answers[5].iter().try_for_each(|row| thread.add_point(row, &mut items))?;
+        answers[4].iter().try_for_each(|row| thread.add_point(row, &mut items))?;
+        answers[6].iter().try_for_each(|row| thread.add_range(row))?;
         for row in &answers[7] {
-            let mut cells = Cells::of(row);
-            let spot = (cells.next()?, cells.next()?);
-            let range = (cells.next()?, cells.next()?, cells.next()?);
-            thread.points.get_mut(&spot).into_iter().for_each(|point| point.ranges.push(range.clone()));
-        }
-        for row in &answers[8] {
             let mut cells = Cells::of(row);
             let spot = (cells.next()?, cells.next()?);
             let mut value = Unpacker::new(cells.next()?, "task_write.value");
@@ -165,6 +155,19 @@ impl PrunedThread {
         Ok(())
     }
 
+    fn add_range(&mut self, row: &Row) -> Result<(), StoreError> {
+        let mut cells = Cells::of(row);
+        let (spot, channel) = ((cells.next()?, cells.next()?), cells.next::<String>()?);
+        let (first, last, reference) = (cells.next()?, cells.next()?, cells.next::<Option<&[u8]>>()?);
+        if (first, last) == (0, i64::MAX) {
+            let list =
+                reference.map(|packed| Unpacker::new(packed, "range_delete.reference").reference()).transpose()?;
+            self.begun.entry(channel.clone()).or_default().insert(spot, list);
+        }
+        self.points.get_mut(&spot).into_iter().for_each(|point| point.ranges.push((channel.clone(), first, last)));
+        Ok(())
+    }
+
     /// Returns the checkpoints of a namespace, by its number.
     fn of_namespace(&self, number: i64) -> impl Iterator<Item = &PrunedPoint> {
         self.points.values().filter(move |point| point.of.namespace == number)
@@ -200,14 +203,33 @@ impl PrunedThread {
                 held.insert(branch.leaves);
             }
         }
-        let references = self.references.iter().filter(|(namespace, _)| !gone.contains(namespace));
-        held.extend(references.filter_map(|(_, of)| self.spot_of(&of.namespace, &of.checkpoint)));
+        held.extend(self.referenced(&gone).filter_map(|of| self.spot_of(&of.namespace, &of.checkpoint)));
         for (field, value) in &self.fields {
             if let (OperationField::Branch(_), OperationValue::Checkpoint(id)) = (field, value) {
                 held.extend(self.spot_of(&Namespace::root(), id));
             }
         }
         held
+    }
+
+    /// Returns the lists that kept checkpoints reference, but for those of namespaces that are gone. The rows of a
+    /// pruned checkpoint stay, and count as far as a kept one of its lineage shows them.
+    fn referenced(&self, gone: &BTreeSet<i64>) -> impl Iterator<Item = &ListRef> {
+        let own = self.leaving.iter().filter(|branch| branch.thread == self.number);
+        let parents: HashMap<i64, Spot> = own.map(|branch| (branch.branch, branch.leaves)).collect();
+        let kept = self.points.iter().filter(|(_, of)| !of.of.record.pruned && !gone.contains(&of.of.namespace));
+        let kept: Vec<Spot> = kept.map(|(spot, _)| *spot).collect();
+        let mut found: BTreeMap<(&str, Spot), &ListRef> = BTreeMap::new();
+        for (channel, begun) in &self.begun {
+            let (mut wanted, mut seen) = (kept.clone(), BTreeSet::new());
+            while let Some(spot) = wanted.pop() {
+                match begun.range((spot.0, i64::MIN)..=spot).next_back() {
+                    Some((at, list)) => found.extend(list.as_ref().map(|list| ((&**channel, *at), list))),
+                    None => wanted.extend(parents.get(&spot.0).filter(|parent| seen.insert(**parent))),
+                }
+            }
+        }
+        found.into_values()
     }
 
     /// Returns whether a namespace stays whatever a plan says: the thread begins with it, an operation names it, it
