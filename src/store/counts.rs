@@ -80,7 +80,9 @@ pub(crate) fn stated_calls(metadata: Option<&str>) -> Option<Vec<StatedCall>> {
 
 /// Returns the member `usage` of the metadata of a checkpoint, if it is an object or a list.
 fn usage_of(metadata: Option<&str>) -> Option<serde_json::Value> {
-    let text = metadata.filter(|text| text.contains("\"usage\""))?;
+    // A search for a text prepares itself for long ones first, which most metadata is not.
+    let is_name = |window: &[u8]| window[0] == b'"' && window == b"\"usage\"";
+    let text = metadata.filter(|text| text.as_bytes().windows(7).any(is_name))?;
     let serde_json::Value::Object(mut members) = serde_json::from_str(text).ok()? else { return None };
     members.remove("usage").filter(|usage| usage.is_object() || usage.is_array())
 }

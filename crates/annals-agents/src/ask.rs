@@ -33,6 +33,7 @@ use crate::summary::MadeSummary;
 pub(crate) async fn ask(core: Arc<AgentCore>, state: Arc<AgentState>, context: Context) -> NodeResult<Command> {
     let shared = RunShared::of(&context)?;
     let (mut messages, mut progress) = shared.known.take(&state, &*core.clock)?;
+    let begin = progress.clone();
     if progress.next == NextStep::End {
         // The messages of the run were replaced by others.
         let (run_id, conversation_id) = ids(&BeginArgs::default(), &messages)?;
@@ -54,21 +55,21 @@ pub(crate) async fn ask(core: Arc<AgentCore>, state: Arc<AgentState>, context: C
             Ok(messages) => messages,
             Err(problem) => {
                 progress.fail(FailureKind::Input, problem);
-                return Ok(ended(progress, &state, &before));
+                return Ok(ended(progress, &begin, &before));
             }
         };
     }
     let limits = shared.limits.as_ref().unwrap_or(&core.limits);
     if let Err(exceeded) = limits.check_before_request(&progress.usage) {
         progress.fail(FailureKind::UsageLimit, exceeded.to_string());
-        return Ok(ended(progress, &state, &before));
+        return Ok(ended(progress, &begin, &before));
     }
     let (model, fallbacks) = model_of(&core, shared, &progress);
     let asked = match respond(model, &core, shared, &progress, &context, &messages).await {
         Err(error) if error.kind() == AgentErrorKind::Model && fallbacks > 0 => {
             progress.failed_models += 1;
             // A summary of the history is not made again.
-            return change.write(&mut progress, &state, &messages, messages.len()).map(|(command, _)| command);
+            return change.write((begin, &mut progress), &state, &messages, messages.len()).map(|(command, _)| command);
         }
         asked => asked.map_err(|error| error.at(before))?,
     };
@@ -97,15 +98,15 @@ pub(crate) async fn ask(core: Arc<AgentCore>, state: Arc<AgentState>, context: C
             Arc::make_mut(&mut messages).extend(feedback.map(ModelMessage::from));
         }
     }
-    let (command, count) = change.write(&mut progress, &state, &messages, first_added)?;
+    let (command, count) = change.write((begin, &mut progress), &state, &messages, first_added)?;
     shared.known.leave(count, messages, progress);
     Ok(command)
 }
 
 /// Ends a run whose messages stay as they are.
-fn ended(mut progress: AgentProgress, state: &AgentState, history: &[ModelMessage]) -> Command {
+fn ended(mut progress: AgentProgress, begin: &AgentProgress, history: &[ModelMessage]) -> Command {
     let next = progress.next;
-    leads(progress.write(AgentState::update(), &state.agent_run, history), next)
+    leads(progress.write(AgentState::update(), begin, history), next)
 }
 
 /// The change of the stored messages by history processors.
@@ -119,16 +120,20 @@ struct StoredChange {
 
 impl StoredChange {
     /// Returns the command of a step that leaves a history, whose messages from `first_added` on are new, and the
-    /// number of messages of the thread after it.
+    /// number of messages of the thread after it. The step has the progress at its begin and at its end.
     fn write(
         self,
-        progress: &mut AgentProgress,
+        (begin, progress): (AgentProgress, &mut AgentProgress),
         state: &AgentState,
         history: &[ModelMessage],
         first_added: usize,
     ) -> NodeResult<(Command, usize)> {
         let next = progress.next;
-        let update = progress.write(AgentState::update(), &state.agent_run, history);
+        let follows = match self.rewrites || self.folded.is_some() {
+            true => state.agent_run.at(history),
+            false => begin.after(&state.agent_run, history, first_added),
+        };
+        let update = progress.write(AgentState::update(), &follows, history);
         if self.rewrites {
             let written = stored(history)?;
             let count = written.len();

@@ -32,12 +32,13 @@ use crate::tool_output::tool_end;
 pub(crate) async fn react(core: Arc<AgentCore>, state: Arc<AgentState>, context: Context) -> NodeResult<Command> {
     let shared = RunShared::of(&context)?;
     let (messages, mut progress) = shared.known.take(&state, &*core.clock)?;
+    let begin = progress.clone();
     let Some(ModelMessage::Response(response)) = messages.last() else {
         return Err(AgentError::input("the last message of the thread is not a response").into());
     };
     if response.tool_calls().next().is_none() {
         let request = settle(&core, shared, &mut progress, response, &messages)?;
-        return leave(&state, shared, messages, request, progress);
+        return leave(&state, shared, messages, request, (begin, progress));
     }
     let calls: Vec<ToolCallPart> = response.tool_calls().cloned().collect();
     let mut batch = CallBatch::new(&core, shared, &context, &mut progress, &messages, calls);
@@ -65,7 +66,7 @@ pub(crate) async fn react(core: Arc<AgentCore>, state: Arc<AgentState>, context:
             _ => FailureKind::Behavior,
         };
         progress.fail(kind, error.to_string());
-        return leave(&state, shared, messages, Some(request), progress);
+        return leave(&state, shared, messages, Some(request), (begin, progress));
     }
     parts.extend(beside);
     let text = text_output(&core, shared, &mut progress, response, &messages);
@@ -76,23 +77,24 @@ pub(crate) async fn react(core: Arc<AgentCore>, state: Arc<AgentState>, context:
     } else {
         progress.next = NextStep::Ask;
     }
-    leave(&state, shared, messages, Some(request), progress)
+    leave(&state, shared, messages, Some(request), (begin, progress))
 }
 
-/// Returns the command of a step that adds a request.
+/// Returns the command of a step that adds a request, with the progress at its begin and at its end.
 fn leave(
     state: &AgentState,
     shared: &RunShared,
     mut messages: SharedHistory,
     request: Option<ModelRequest>,
-    mut progress: AgentProgress,
+    (begin, mut progress): (AgentProgress, AgentProgress),
 ) -> NodeResult<Command> {
     let first_added = messages.len();
     Arc::make_mut(&mut messages).extend(request.map(ModelMessage::from));
     let written = stored(&messages[first_added..])?;
     let count = state.messages.len() + written.len();
     let next = progress.next;
-    let update = progress.write(AgentState::update(), &state.agent_run, &messages);
+    let follows = begin.after(&state.agent_run, &messages, first_added);
+    let update = progress.write(AgentState::update(), &follows, &messages);
     let update = if written.is_empty() { update } else { update.messages(written) };
     shared.known.leave(count, messages, progress);
     Ok(leads(update, next))

@@ -299,7 +299,8 @@ impl<'a, O> AgentRun<'a, O> {
                 let count = before.len();
                 let args = BeginArgs { has_fold: state.values.folded.is_some(), ..self.args };
                 let BegunRun { messages, keeps: is_same, mut progress } = begin(core, &self.shared, before, &args)?;
-                let update = progress.write(AgentState::update(), &state.values.agent_run, &messages);
+                let follows = state.values.agent_run.at(&messages);
+                let update = progress.write(AgentState::update(), &follows, &messages);
                 let unchanged = keeps && is_same;
                 let written = stored(if unchanged { &messages[count..] } else { &messages })?;
                 let kept = if unchanged { state.values.messages.len() } else { 0 };
@@ -322,7 +323,8 @@ impl<'a, O> AgentRun<'a, O> {
         // The history is not left to the first step: if the run goes on, the one that is stored counts.
         let history = Arc::new(self.history);
         let BegunRun { messages, mut progress, .. } = begin(self.agent.core(), &self.shared, history, &self.args)?;
-        let update = progress.write(AgentState::update(), &AgentProgress::default(), &messages);
+        let follows = AgentProgress::default().at(&messages);
+        let update = progress.write(AgentState::update(), &follows, &messages);
         let update = update.messages(stored(&messages)?);
         Ok((run, IntoInput::<AgentState, _>::into_input(update)))
     }

@@ -196,14 +196,31 @@ impl AgentProgress {
         }
     }
 
-    /// Adds the progress at a history to an update, unless it follows from the one that is `stored`.
+    /// Returns the progress that follows from what is `stored`, at a history whose messages from `first_added` on are
+    /// of a step that began at this progress.
+    pub(crate) fn after(mut self, stored: &Self, history: &[ModelMessage], first_added: usize) -> Self {
+        let added = &history[first_added..];
+        if !added.iter().all(|message| self.is_of(message)) {
+            return stored.at(history);
+        }
+        added.iter().for_each(|message| self.add(message));
+        debug_assert_eq!(self, stored.at(history), "a step adds its messages to the progress at its begin");
+        self
+    }
+
+    /// Returns whether a message is of this run.
+    fn is_of(&self, message: &ModelMessage) -> bool {
+        message.run_id() == Some(&self.run_id) && conversation_of(message) == Some(&self.conversation_id)
+    }
+
+    /// Adds the progress at a history to an update, unless it is the one that `follows` from what is stored.
     pub(crate) fn write(
         &mut self,
         update: AgentStateUpdate,
-        stored: &Self,
+        follows: &Self,
         history: &[ModelMessage],
     ) -> AgentStateUpdate {
-        if stored.at(history) == *self {
+        if follows == self {
             return update;
         }
         self.counted = Some(self.added(history).len());

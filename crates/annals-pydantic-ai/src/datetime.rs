@@ -2,7 +2,7 @@
 //!
 //! The parser is `speedate`, which is pydantic's own. *Absent:* time zones by name, and the system clock.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use speedate::{Date, DateTimeConfig, MicrosecondsPrecisionOverflowBehavior, TimeConfig};
 
@@ -92,30 +92,32 @@ impl From<Timestamp> for DateTime {
 /// `2025-01-02T03:04:05.678901Z`: the fraction unless it is zero, then `Z` for UTC, `+hh:mm`, or nothing.
 impl fmt::Display for DateTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        debug_assert!(RANGE.contains(&self.local), "a year of four digits");
-        let utc = UtcText::of(Timestamp::from_micros(self.local))?;
-        f.write_str(utc.as_str()?.trim_end_matches('Z').trim_end_matches(".000000"))?;
-        match self.offset {
-            None => Ok(()),
-            Some(0) => f.write_str("Z"),
-            Some(offset) => {
-                let sign = if offset < 0 { '-' } else { '+' };
-                write!(f, "{sign}{:02}:{:02}", offset.abs() / 60, offset.abs() % 60)
-            }
-        }
+        f.write_str(DateTimeText::of(*self)?.as_str()?)
     }
 }
 
-/// The text of a timestamp with a year of four digits, on the stack.
-struct UtcText {
-    bytes: [u8; 27],
+/// The text of a date and time, on the stack.
+struct DateTimeText {
+    bytes: [u8; 32],
     length: usize,
 }
 
-impl UtcText {
-    fn of(timestamp: Timestamp) -> Result<Self, fmt::Error> {
-        let mut text = Self { bytes: [0; 27], length: 0 };
-        fmt::Write::write_fmt(&mut text, format_args!("{timestamp}"))?;
+impl DateTimeText {
+    fn of(time: DateTime) -> Result<Self, fmt::Error> {
+        debug_assert!(RANGE.contains(&time.local), "a year of four digits");
+        let mut text = Self { bytes: [0; 32], length: 0 };
+        write!(text, "{}", Timestamp::from_micros(time.local))?;
+        let utc = &text.bytes[..text.length];
+        let local = utc.strip_suffix(b"Z").unwrap_or(utc);
+        text.length = local.strip_suffix(b".000000").unwrap_or(local).len();
+        match time.offset {
+            None => {}
+            Some(0) => text.write_str("Z")?,
+            Some(offset) => {
+                let sign = if offset < 0 { '-' } else { '+' };
+                write!(text, "{sign}{:02}:{:02}", offset.abs() / 60, offset.abs() % 60)?;
+            }
+        }
         Ok(text)
     }
 
@@ -124,7 +126,7 @@ impl UtcText {
     }
 }
 
-impl fmt::Write for UtcText {
+impl fmt::Write for DateTimeText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = self.bytes.get_mut(self.length..self.length + text.len()).ok_or(fmt::Error)?;
         room.copy_from_slice(text.as_bytes());
@@ -145,11 +147,10 @@ impl Wire for DateTime {
     }
 
     fn write(&self) -> Value {
-        // With its room from the begin: every message has some.
-        let mut text = String::with_capacity(32);
-        let written = fmt::Write::write_fmt(&mut text, format_args!("{self}"));
-        debug_assert!(written.is_ok(), "each value has a text");
-        text.into()
+        // Without a formatter around it: every message has some.
+        let text = DateTimeText::of(*self);
+        debug_assert!(text.is_ok(), "each value has a text");
+        text.as_ref().ok().and_then(|text| text.as_str().ok()).unwrap_or_default().into()
     }
 
     fn absent(defaults: &mut DefaultSource<'_>) -> Option<Self> {

@@ -70,7 +70,7 @@ impl Encoded {
 
     /// Encodes a dynamic value, as [`Encoded::encode`] does.
     pub(crate) fn encode_view(view: &ValueView<'_>) -> Result<Self, CodecError> {
-        match writer::written(view, ENCODING_BYTES) {
+        match writer::written(view, VIEW_BYTES) {
             Some(bytes) => Ok(Self { codec: Codec::MsgPack, bytes }),
             None => Self::encode(view),
         }
@@ -109,6 +109,9 @@ impl Encoded {
 
 /// The room with which an encoding begins: that of most values, which then does not grow.
 const ENCODING_BYTES: usize = 64;
+
+/// The room with which the encoding of a record begins: that of most messages with ids and metadata.
+const VIEW_BYTES: usize = 320;
 
 /// The bytes of an encoding up to the limit of a value. Those past it are counted and dropped: a value that is refused
 /// takes no memory beside its own.

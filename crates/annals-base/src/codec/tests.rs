@@ -44,6 +44,19 @@ fn a_view_is_written_without_the_serializer_up_to_the_limits() {
 }
 
 #[test]
+fn a_length_is_written_as_by_the_serializer_on_both_sides_of_a_marker() {
+    for length in [0, 15, 16, 31, 32, 255, 256] {
+        let text = "a".repeat(length);
+        let list = vec![Value::Null; length];
+        let names: Vec<String> = (0..length).map(|at| at.to_string()).collect();
+        let object = ValueView::Fields(names.iter().map(|name| (name.as_str(), ValueView::Null)).collect());
+        for view in [ValueView::Str(&text), ValueView::Values(&list), object] {
+            assert_eq!(super::writer::written(&view, 0), Some(Encoded::encode(&view).unwrap().bytes), "{length}");
+        }
+    }
+}
+
+#[test]
 fn hostile_bytes_are_typed_errors() {
     let deep = vec![0x91; 100_000];
     assert!(matches!(decode_bytes::<Value>(Codec::MsgPack, &deep), Err(CodecError::TooDeep { .. })));

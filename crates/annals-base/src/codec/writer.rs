@@ -3,7 +3,7 @@
 //! Invariant: the bytes are those of the serializer. A value that is past a limit is not written: the serializer, which
 //! then takes it, returns the error. *Absent:* typed values, and those with bytes or extensions, which are rare.
 
-use rmp::encode;
+use rmp::{Marker, encode};
 
 use crate::limits::{VALUE_BYTES_MAX, VALUE_DEPTH_MAX, VALUE_NODES_MAX};
 use crate::{Map, Value, ValueView};
@@ -86,18 +86,28 @@ impl ValueWriter {
     }
 
     fn list(&mut self, items: usize, depth: usize) -> Option<usize> {
-        encode::write_array_len(&mut self.bytes, u32::try_from(items).ok()?).ok()?;
+        match short(items, 16) {
+            Some(items) => self.bytes.push(Marker::FixArray(items).to_u8()),
+            None => _ = encode::write_array_len(&mut self.bytes, u32::try_from(items).ok()?).ok()?,
+        }
         (depth < VALUE_DEPTH_MAX).then_some(depth + 1)
     }
 
     fn object(&mut self, members: usize, depth: usize) -> Option<usize> {
-        encode::write_map_len(&mut self.bytes, u32::try_from(members).ok()?).ok()?;
+        match short(members, 16) {
+            Some(members) => self.bytes.push(Marker::FixMap(members).to_u8()),
+            None => _ = encode::write_map_len(&mut self.bytes, u32::try_from(members).ok()?).ok()?,
+        }
         (depth < VALUE_DEPTH_MAX).then_some(depth + 1)
     }
 
     fn text(&mut self, text: &str) -> Option<()> {
         self.room(5 + text.len())?;
-        encode::write_str_len(&mut self.bytes, u32::try_from(text.len()).ok()?).ok()?;
+        match short(text.len(), 32) {
+            // Nearly all names, and most texts.
+            Some(length) => self.bytes.push(Marker::FixStr(length).to_u8()),
+            None => _ = encode::write_str_len(&mut self.bytes, u32::try_from(text.len()).ok()?).ok()?,
+        }
         self.bytes.extend_from_slice(text.as_bytes());
         Some(())
     }
@@ -112,4 +122,9 @@ impl ValueWriter {
     fn room(&self, bytes: usize) -> Option<()> {
         (self.bytes.len() + bytes <= VALUE_BYTES_MAX).then_some(())
     }
+}
+
+/// Returns a length that is below a bound, which its marker then holds.
+fn short(length: usize, below: u8) -> Option<u8> {
+    u8::try_from(length).ok().filter(|length| *length < below)
 }

@@ -5,11 +5,10 @@
 //! nothing. A call that a version before this rule stored is found under the id that it had then.
 
 use annals_runs::{EndedCall, SpecialWrite};
-use serde::{Serialize, Serializer};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::base::{Encoded, Payload, TaskId, Timestamp, Value, WriteValue};
+use crate::base::{Payload, TaskId, Timestamp, Value, ValueView, WriteValue};
 use crate::hash;
 use crate::store::batch::NewWrite;
 use crate::task::{CallError, CallRecord, Context, StoredCall, TaskPath};
@@ -85,28 +84,23 @@ fn earlier_id(caller: &Context, around: &str, name: &str, index: u32) -> TaskId 
 /// Returns the hash of arguments, whose upper bit is set: it takes five bytes in the store, whatever they are. Objects
 /// with the same members in another order have the same hash, as the members of a hash map have no order.
 pub(super) fn arguments_hash(arguments: Option<Value>) -> u32 {
-    let Some(Ok(encoded)) = arguments.map(|arguments| Encoded::encode(&Sorted(&arguments))) else {
+    let Some(Ok(encoded)) = arguments.map(|arguments| sorted(&arguments).encode()) else {
         return UNKNOWN_ARGUMENTS;
     };
     let [a, b, c, d, ..] = hash::xxh3_128(&encoded.bytes);
     (u32::from_le_bytes([a, b, c, d]) | UNKNOWN_ARGUMENTS).max(UNKNOWN_ARGUMENTS + 1)
 }
 
-/// A value whose objects are written with their members in the order of the names.
-struct Sorted<'a>(&'a Value);
-
-impl Serialize for Sorted<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            Value::List(items) => serializer.collect_seq(items.iter().map(Sorted)),
-            Value::Map(map) => {
-                let mut members: Vec<(&String, Sorted<'_>)> =
-                    map.iter().map(|(name, value)| (name, Sorted(value))).collect();
-                members.sort_unstable_by_key(|(name, _)| *name);
-                serializer.collect_map(members)
-            }
-            other => other.serialize(serializer),
+/// Returns a value whose objects have their members in the order of the names.
+fn sorted(value: &Value) -> ValueView<'_> {
+    match value {
+        Value::List(items) => items.iter().map(sorted).collect(),
+        Value::Map(map) => {
+            let mut members: Vec<_> = map.iter().map(|(name, value)| (name.as_str(), sorted(value))).collect();
+            members.sort_unstable_by_key(|(name, _)| *name);
+            ValueView::Fields(members)
         }
+        other => ValueView::Value(other),
     }
 }
 

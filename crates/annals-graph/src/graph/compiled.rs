@@ -445,7 +445,9 @@ fn with_handlers(
 }
 
 impl Node {
-    fn new(name: Arc<str>, body: NodeBody, settings: NodeSettings) -> Self {
+    fn new(name: Arc<str>, body: NodeBody, mut settings: NodeSettings) -> Self {
+        // Nothing is retained for the next attempt of a node that has none, as without policies.
+        settings.retry = settings.retry.filter(|policies| policies.iter().any(|policy| policy.max_attempts > 1));
         let out = Outgoing::default();
         let (triggers, trigger_names) = (Vec::new(), Vec::new());
         Self {

@@ -651,7 +651,16 @@ impl TaskPath {
         match self {
             Self::Pull => format!("~__pregel_pull, {name}").into(),
             Self::Push(index) => format!("~__pregel_push, {index:010}, {:010}", 0).into(),
-            Self::Call { caller, index } => format!("~c, {caller}, {index:010}, {name}").into(),
+            Self::Call { caller, index } => {
+                // Without a formatter: each call has a path.
+                let (mut digits, mut rest) = ([b'0'; 10], *index);
+                for digit in digits.iter_mut().rev() {
+                    *digit += (rest % 10) as u8;
+                    rest /= 10;
+                }
+                let digits = std::str::from_utf8(&digits).unwrap_or_default();
+                ["~c, ", caller, ", ", digits, ", ", name].concat().into()
+            }
             Self::Stored(path) => Arc::clone(path),
         }
     }
@@ -660,7 +669,7 @@ impl TaskPath {
     /// argument, and these before calls.
     pub(crate) fn key(&self, name: &str) -> Arc<str> {
         match self {
-            Self::Pull => format!("l, {name}").into(),
+            Self::Pull => ["l, ", name].concat().into(),
             Self::Push(index) => format!("s, {index:010}").into(),
             Self::Call { .. } | Self::Stored(_) => self.text(name),
         }

@@ -1,6 +1,6 @@
 //! The context of a task: the data of its run, and its interrupts.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -555,7 +555,11 @@ impl Context {
 /// Returns the namespace of a task (`checkpoint_ns` of a task in LangGraph).
 pub(crate) fn task_namespace(namespace: &Namespace, node: &str, task: TaskId) -> String {
     let separator = if namespace.is_root() { "" } else { "|" };
-    format!("{namespace}{separator}{node}:{task}")
+    // One text of a formatter, that of the id: each call of a task has a namespace.
+    let mut path = [namespace.as_str(), separator, node, ":"].concat();
+    let written = write!(path, "{task}");
+    debug_assert!(written.is_ok(), "an id has a text");
+    path
 }
 
 /// Returns a namespace path without the ids of tasks: the same for all runs of a thread.

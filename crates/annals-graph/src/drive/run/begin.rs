@@ -256,11 +256,11 @@ pub(super) fn with_graph(metadata: Option<String>, graph: &Graph) -> Option<Stri
     if graph.name == DEFAULT_NAME {
         return metadata;
     }
-    let mut members = match metadata.as_deref().map(serde_json::from_str) {
-        Some(Ok(serde_json::Value::Object(members))) => members,
-        None => serde_json::Map::new(),
-        Some(_) => return metadata,
+    let Some(text) = &metadata else {
+        let name = serde_json::to_string(&*graph.name).ok()?;
+        return Some(["{\"", ThreadInfo::GRAPH, "\":", &name, "}"].concat());
     };
+    let Ok(serde_json::Value::Object(mut members)) = serde_json::from_str(text) else { return metadata };
     members.entry(ThreadInfo::GRAPH).or_insert_with(|| graph.name.as_str().into());
     Some(serde_json::Value::Object(members).to_string())
 }
