@@ -1,7 +1,10 @@
 //! The backend: the log of the engine in terms of statements.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 
 use annals::store::batch::Batch;
 use annals::store::log::{
@@ -138,13 +141,34 @@ impl PostgresBackend {
         batch.validate()?;
         let (handle, settler) = CommitHandle::open();
         self.hand_over(WriteJob::Batch(Box::new(batch), change, settler));
-        handle.wait()
+        outcome_of(handle)
     }
 
     fn hand_over(&self, job: WriteJob) {
         // A job that is not taken settles itself: its outcome is unknown.
         if let Some(jobs) = &self.jobs {
             _ = jobs.send(job);
+        }
+    }
+}
+
+/// A caller that waits for a commit.
+struct ParkedCaller(Thread);
+
+impl Wake for ParkedCaller {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Parks until a commit has its outcome. [`CommitHandle::wait`] spins first, for less time than a round trip takes: it
+/// would keep the processor from the thread of the client.
+fn outcome_of(mut handle: CommitHandle) -> Result<(), StoreError> {
+    let waker = Waker::from(Arc::new(ParkedCaller(std::thread::current())));
+    loop {
+        match Pin::new(&mut handle).poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(outcome) => return outcome,
+            Poll::Pending => std::thread::park(),
         }
     }
 }
@@ -175,6 +199,10 @@ impl Log for PostgresBackend {
         let (handle, settler) = CommitHandle::open();
         self.hand_over(WriteJob::Batch(Box::new(batch), None, settler));
         handle
+    }
+
+    fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        outcome_of(self.submit(batch.clone()))
     }
 
     fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {

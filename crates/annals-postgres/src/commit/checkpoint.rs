@@ -195,7 +195,7 @@ impl BatchPlan<'_> {
             changes,
             ..insert_of(new, &of)?
         });
-        Ok(KnownPoint { of, skeleton, writes: Vec::new() })
+        Ok(KnownPoint { of: Arc::new(of), skeleton: Arc::new(skeleton), writes: Vec::new() })
     }
 
     /// Makes what a checkpoint puts.
@@ -206,7 +206,7 @@ impl BatchPlan<'_> {
         parent: &ParentState,
         place: PgPlace,
     ) -> Planned<Contents> {
-        let skeleton = parent.point.as_ref().map(|point| point.skeleton.clone()).unwrap_or_default();
+        let skeleton = parent.point.as_ref().map(|point| Skeleton::clone(&point.skeleton)).unwrap_or_default();
         let mut to = Contents { skeleton, ..Contents::default() };
         for (at, change) in (0..).zip(&new.changes) {
             let content = self.change_rows(part, change, (parent, place, at), &mut to)?;

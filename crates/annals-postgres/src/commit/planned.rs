@@ -1,6 +1,6 @@
 //! The rows that a plan writes, and the statements that write them.
 
-use annals::base::{CheckpointId, Payload, TaskId};
+use annals::base::{CheckpointId, ItemIndex, Payload, TaskId};
 use annals::store::lease::LeaseRecord;
 
 use super::known::HeadColumn;
@@ -166,6 +166,15 @@ fn blobs<R>(rows: &[R], of: impl Fn(&R) -> Option<Vec<u8>>) -> Param {
     Param::Blobs(rows.iter().map(of).collect())
 }
 
+/// Returns the column of bytes that the rows give away.
+fn given<R>(rows: &mut [R], of: impl Fn(&mut R) -> Option<Vec<u8>>) -> Param {
+    Param::Blobs(rows.iter_mut().map(of).collect())
+}
+
+fn given_texts<R>(rows: &mut [R], of: impl Fn(&mut R) -> Option<String>) -> Param {
+    Param::Texts(rows.iter_mut().map(of).collect())
+}
+
 fn id_of(id: &CheckpointId) -> Option<Vec<u8>> {
     Some(id.as_bytes().to_vec())
 }
@@ -190,27 +199,27 @@ impl PlannedRows {
     /// Returns the statements of the transaction, and which of them returns the threads that were changed.
     pub(crate) fn queries(mut self, token: i64) -> (Vec<PgQuery>, usize) {
         self.new_threads.sort_by(|a, b| a.1.cmp(&b.1));
-        let (mut queries, new) = (Vec::new(), &self.new_threads);
+        let (mut queries, new) = (Vec::new(), &std::mem::take(&mut self.new_threads));
         if !new.is_empty() {
             let params = [int(new, |row| row.0), texts(new, |row| Some(row.1.clone())), int(new, |row| row.2)];
             queries.push(PgQuery::new(commit_sql::INSERT_THREADS, params));
         }
         let changed = queries.len();
         queries.push(PgQuery::new(commit_sql::CHANGE_THREADS, self.thread_params(token)));
-        let mut add = |is_empty: bool, sql: &'static str, params: &dyn Fn() -> Vec<Param>| {
+        let mut add = |is_empty: bool, sql: &'static str, params: &mut dyn FnMut() -> Vec<Param>| {
             if !is_empty {
                 let mut all = vec![Param::Int(Some(token))];
                 all.extend(params());
                 queries.push(PgQuery::new(sql, all));
             }
         };
-        add(self.namespaces.is_empty(), commit_sql::PUT_NAMESPACES, &|| self.namespace_params());
-        add(self.branches.is_empty(), commit_sql::INSERT_BRANCHES, &|| self.branch_params());
-        add(self.checkpoints.is_empty(), commit_sql::INSERT_CHECKPOINTS, &|| self.checkpoint_params());
-        add(self.items.is_empty(), commit_sql::INSERT_ITEMS, &|| self.item_params());
-        add(self.range_deletes.is_empty(), commit_sql::INSERT_RANGE_DELETES, &|| self.range_delete_params());
-        add(self.task_writes.is_empty(), commit_sql::PUT_TASK_WRITES, &|| self.task_write_params());
-        add(self.passed.is_empty(), commit_sql::DELETE_TIMERS_AT, &|| {
+        add(self.namespaces.is_empty(), commit_sql::PUT_NAMESPACES, &mut || self.namespace_params());
+        add(self.branches.is_empty(), commit_sql::INSERT_BRANCHES, &mut || self.branch_params());
+        add(self.checkpoints.is_empty(), commit_sql::INSERT_CHECKPOINTS, &mut || self.checkpoint_params());
+        add(self.items.is_empty(), commit_sql::INSERT_ITEMS, &mut || self.item_params());
+        add(self.range_deletes.is_empty(), commit_sql::INSERT_RANGE_DELETES, &mut || self.range_delete_params());
+        add(self.task_writes.is_empty(), commit_sql::PUT_TASK_WRITES, &mut || self.task_write_params());
+        add(self.passed.is_empty(), commit_sql::DELETE_TIMERS_AT, &mut || {
             let rows = &self.passed;
             vec![int(rows, |row| row.0), int(rows, |row| row.1), blobs(rows, |row| id_of(&row.2))]
         });
@@ -219,19 +228,19 @@ impl PlannedRows {
             let task = blobs(rows, |row| Some(row.task.as_bytes().to_vec()));
             vec![int(rows, |row| row.thread), int(rows, |row| row.namespace), task]
         };
-        add(removed.is_empty(), commit_sql::DELETE_TIMERS_OF, &|| key(&removed));
-        add(set.is_empty(), commit_sql::PUT_TIMERS, &|| {
+        add(removed.is_empty(), commit_sql::DELETE_TIMERS_OF, &mut || key(&removed));
+        add(set.is_empty(), commit_sql::PUT_TIMERS, &mut || {
             let mut params = key(&set);
             params.push(blobs(&set, |row| row.at.and_then(|(id, _)| id_of(&id))));
             params.push(ints(&set, |row| row.at.map(|(_, at)| at)));
             params
         });
-        add(self.operations.is_empty(), commit_sql::INSERT_OPERATIONS, &|| {
+        add(self.operations.is_empty(), commit_sql::INSERT_OPERATIONS, &mut || {
             let rows = &self.operations;
             let content = blobs(rows, |row| Some(row.content.clone()));
             vec![int(rows, |row| row.thread), int(rows, |row| row.number), int(rows, |row| row.seq), content]
         });
-        add(self.operations.is_empty(), commit_sql::INSERT_OPERATION_CHANGES, &|| {
+        add(self.operations.is_empty(), commit_sql::INSERT_OPERATION_CHANGES, &mut || {
             let rows: Vec<_> = self
                 .operations
                 .iter()
@@ -240,12 +249,12 @@ impl PlannedRows {
             let part = |part: fn(&(i64, Vec<u8>, Vec<u8>)) -> &Vec<u8>| blobs(&rows, |row| Some(part(row.1).clone()));
             vec![int(&rows, |row| row.1.0), int(&rows, |row| row.0), part(|row| &row.1), part(|row| &row.2)]
         });
-        let threads = || vec![int(&self.groups, |row| row.thread)];
-        add(self.groups.is_empty(), commit_sql::LEAVE_GROUPS, &threads);
-        add(self.groups.is_empty(), commit_sql::DROP_GROUPS, &threads);
+        let mut threads = || vec![int(&self.groups, |row| row.thread)];
+        add(self.groups.is_empty(), commit_sql::LEAVE_GROUPS, &mut threads);
+        add(self.groups.is_empty(), commit_sql::DROP_GROUPS, &mut threads);
         let entered: Vec<_> =
             self.groups.iter().flat_map(|of| of.entered.iter().map(move |group| (of.thread, group))).collect();
-        add(entered.is_empty(), commit_sql::ENTER_GROUPS, &|| {
+        add(entered.is_empty(), commit_sql::ENTER_GROUPS, &mut || {
             let names = blobs(&entered, |row| Some(row.1.0.as_bytes().to_vec()));
             vec![int(&entered, |row| row.0), names, ints(&entered, |row| row.1.1)]
         });
@@ -305,8 +314,8 @@ impl PlannedRows {
         ]
     }
 
-    fn checkpoint_params(&self) -> Vec<Param> {
-        let rows = &self.checkpoints;
+    fn checkpoint_params(&mut self) -> Vec<Param> {
+        let rows = &mut self.checkpoints;
         let slices = |lens: Vec<usize>| {
             let mut end = 0;
             let ranges = lens.into_iter().map(|len| {
@@ -316,7 +325,8 @@ impl PlannedRows {
             let (firsts, lasts): (Vec<_>, Vec<_>) = ranges.unzip();
             [Param::Ints(firsts), Param::Ints(lasts)]
         };
-        let changes: Vec<_> = rows.iter().flat_map(|row| &row.changes).collect();
+        let lens = slices(rows.iter().map(|row| row.changes.len()).collect());
+        let mut changes: Vec<_> = rows.iter_mut().flat_map(|row| std::mem::take(&mut row.changes)).collect();
         let items: Vec<i64> = rows.iter().flat_map(|row| row.consumed_items.iter().copied()).collect();
         let mut params = vec![
             int(rows, |row| row.place.thread),
@@ -326,37 +336,38 @@ impl PlannedRows {
             blobs(rows, |row| id_of(&row.id)),
             int(rows, |row| row.seq),
             blobs(rows, |row| row.parent.as_ref().and_then(id_of)),
-            blobs(rows, |row| row.forked_from.clone()),
+            given(rows, |row| row.forked_from.take()),
             int(rows, |row| row.step),
             int(rows, |row| row.source),
             int(rows, |row| row.created_at),
-            blobs(rows, |row| row.run.clone()),
-            texts(rows, |row| row.app_version.clone()),
-            texts(rows, |row| row.metadata.clone()),
-            blobs(rows, |row| row.exact.clone()),
-            blobs(rows, |row| row.parents.clone()),
-            blobs(rows, |row| row.tasks.clone()),
+            given(rows, |row| row.run.take()),
+            given_texts(rows, |row| row.app_version.take()),
+            given_texts(rows, |row| row.metadata.take()),
+            given(rows, |row| row.exact.take()),
+            given(rows, |row| row.parents.take()),
+            given(rows, |row| row.tasks.take()),
             blobs(rows, |row| Some(row.checksum.to_vec())),
-            blobs(rows, |row| row.seen.clone()),
-            blobs(rows, |row| row.consumed.clone()),
-            blobs(rows, |row| row.snapshot.clone()),
+            given(rows, |row| row.seen.take()),
+            given(rows, |row| row.consumed.take()),
+            given(rows, |row| row.snapshot.take()),
         ];
         params.extend(slices(rows.iter().map(|row| row.consumed_items.len()).collect()));
-        params.extend(slices(rows.iter().map(|row| row.changes.len()).collect()));
+        params.extend(lens);
         params.push(int(&items, |item| *item));
-        params.push(texts(&changes, |change| Some(change.0.clone())));
+        params.push(given_texts(&mut changes, |change| Some(std::mem::take(&mut change.0))));
         params.push(blobs(&changes, |change| Some(pack_change(change.1, change.2, &change.3))));
         params
     }
 
-    fn item_params(&self) -> Vec<Param> {
-        let rows = &self.items;
-        let index = |row: &ItemInsert| row.payload.as_ref().and_then(|payload| payload.index.clone());
+    fn item_params(&mut self) -> Vec<Param> {
+        let rows = &mut self.items;
         let column = |text: Option<&str>| text.map(column_text);
+        let of_columns = |text: String| if text.contains('\0') { column_text(&text) } else { text };
+        let exact = |index: &&ItemIndex| has_nul(index);
         vec![
             int(rows, |row| row.place.thread),
             int(rows, |row| row.place.branch),
-            texts(rows, |row| Some(row.channel.clone())),
+            given_texts(rows, |row| Some(std::mem::take(&mut row.channel))),
             int(rows, |row| row.position),
             int(rows, |row| row.place.ordinal),
             ints(rows, |row| row.task.map(i64::from)),
@@ -365,15 +376,16 @@ impl PlannedRows {
                 let indexed = if payload.index.is_some() { INDEXED } else { 0 };
                 Some(i64::from(payload.codec.to_tag()) + i64::from(indexed))
             }),
-            blobs(rows, |row| row.payload.as_ref().map(|payload| payload.data.clone())),
-            texts(rows, |row| index(row).and_then(|index| column(index.id.as_deref()))),
-            texts(rows, |row| index(row).and_then(|index| column(index.kind.as_deref()))),
-            texts(rows, |row| index(row).and_then(|index| column(index.name.as_deref()))),
-            texts(rows, |row| index(row).and_then(|index| column(index.tool_calls.as_deref()))),
-            texts(rows, |row| index(row).and_then(|index| column(index.text.as_deref()))),
-            ints(rows, |row| index(row).and_then(|index| index.input_tokens).map(i64::from)),
-            ints(rows, |row| index(row).and_then(|index| index.output_tokens).map(i64::from)),
-            blobs(rows, |row| index(row).filter(|index| has_nul(index)).map(|index| packed(|to| to.index(&index)))),
+            given(rows, |row| row.payload.as_mut().map(|payload| std::mem::take(&mut payload.data))),
+            texts(rows, |row| column(index_of(row)?.id.as_deref())),
+            texts(rows, |row| column(index_of(row)?.kind.as_deref())),
+            texts(rows, |row| column(index_of(row)?.name.as_deref())),
+            texts(rows, |row| column(index_of(row)?.tool_calls.as_deref())),
+            ints(rows, |row| index_of(row)?.input_tokens.map(i64::from)),
+            ints(rows, |row| index_of(row)?.output_tokens.map(i64::from)),
+            blobs(rows, |row| index_of(row).filter(exact).map(|index| packed(|to| to.index(index)))),
+            // Given away at last: the columns before are made of it.
+            given_texts(rows, |row| row.payload.as_mut()?.index.as_mut()?.text.take().map(of_columns)),
         ]
     }
 
@@ -407,7 +419,11 @@ impl PlannedRows {
     }
 }
 
-fn has_nul(index: &annals::base::ItemIndex) -> bool {
+fn index_of(row: &ItemInsert) -> Option<&ItemIndex> {
+    row.payload.as_ref()?.index.as_deref()
+}
+
+fn has_nul(index: &ItemIndex) -> bool {
     let texts = [index.id.as_deref(), index.kind.as_deref(), index.name.as_deref(), index.tool_calls.as_deref()];
     texts.into_iter().chain([index.text.as_deref()]).flatten().any(|text| text.contains('\0'))
 }

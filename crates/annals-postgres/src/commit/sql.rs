@@ -68,10 +68,10 @@ pub(crate) const INSERT_ITEMS: &str = "INSERT INTO item (thread, branch, channel
      SELECT x.thread, x.branch, x.channel, x.position, x.ordinal, x.task, x.codec::smallint, x.data, x.item_id, x.kind, \
      x.name, x.tool_calls, x.body, x.input_tokens, x.output_tokens, x.exact \
      FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], \
-     $9::bytea[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::bigint[], $16::bigint[], \
-     $17::bytea[]) \
-     AS x (thread, branch, channel, position, ordinal, task, codec, data, item_id, kind, name, tool_calls, body, \
-     input_tokens, output_tokens, exact) JOIN thread t ON t.number = x.thread AND t.token = $1";
+     $9::bytea[], $10::text[], $11::text[], $12::text[], $13::text[], $14::bigint[], $15::bigint[], $16::bytea[], \
+     $17::text[]) \
+     AS x (thread, branch, channel, position, ordinal, task, codec, data, item_id, kind, name, tool_calls, \
+     input_tokens, output_tokens, exact, body) JOIN thread t ON t.number = x.thread AND t.token = $1";
 
 pub(crate) const INSERT_RANGE_DELETES: &str = "INSERT INTO range_delete (thread, branch, channel, ordinal, first, last, task, reference) \
      SELECT x.* FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], \

@@ -199,8 +199,8 @@ fn sorted(mut writes: Vec<WriteRecord>) -> Vec<WriteRecord> {
 /// A checkpoint with all that a commit compares of it.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownPoint {
-    pub(crate) of: PgRecord,
-    pub(crate) skeleton: Skeleton,
+    pub(crate) of: Arc<PgRecord>,
+    pub(crate) skeleton: Arc<Skeleton>,
     pub(crate) writes: Vec<WriteRecord>,
 }
 
@@ -216,5 +216,7 @@ pub(crate) fn known_points(answers: &Answers, count: usize) -> Result<Vec<Option
     let (records, states) = (records(&answers[0], count)?, states(&answers[1], count)?);
     let writes = writes(&answers[2..5], count)?;
     let parts = records.into_iter().zip(states).zip(writes);
-    Ok(parts.map(|((of, state), writes)| Some(KnownPoint { of: of?, skeleton: state.skeleton, writes })).collect())
+    Ok(parts
+        .map(|((of, state), writes)| Some(KnownPoint { of: Arc::new(of?), skeleton: Arc::new(state.skeleton), writes }))
+        .collect())
 }
