@@ -9,12 +9,18 @@ use serde_json::{Value as Json, json};
 use crate::fixtures::{Fixture, fixtures, largest, read};
 
 /// Cuts of a fixture at most; a long one has as many as read this number of bytes, and at least the least number,
-/// unless the environment has `ANNALS_ALL_CASES`.
+/// unless all cases are asked for.
 const CUTS: u64 = 1_000;
 const CUTS_LEAST: u64 = 4;
 /// Cuts of all fixtures of a program at least.
 const CUTS_OF_SOURCE: u64 = 24;
 const BYTES: u64 = 50_000;
+
+/// Returns how many cases a test runs: a share of them in the test command, all with the variable `ANNALS_ALL_CASES`.
+#[allow(clippy::disallowed_methods, reason = "all cases are run when they are asked for")]
+fn cases(share: u64, all: u64) -> u64 {
+    if std::env::var_os("ANNALS_ALL_CASES").is_some() { all } else { share }
+}
 
 /// Returns the next number of a sequence that looks random (SplitMix64).
 fn next(state: &mut u64) -> u64 {
@@ -61,7 +67,6 @@ fn a_fixture_that_is_cut_at_any_byte_has_exact_counts() {
     });
 }
 
-#[allow(clippy::disallowed_methods, reason = "all cuts are made when it is asked for")]
 fn cut_at_random_bytes(fixture: &Fixture, least: u64, mut seed: u64) {
     let file = largest(&fixture.input);
     let bytes = fs::read(&file).unwrap();
@@ -70,8 +75,7 @@ fn cut_at_random_bytes(fixture: &Fixture, least: u64, mut seed: u64) {
     // Cuts of a file without bytes are all alike.
     let cuts = match bytes.len() as u64 {
         0 => 1,
-        _ if std::env::var_os("ANNALS_ALL_CASES").is_some() => CUTS,
-        len => (BYTES / len).clamp(least, CUTS),
+        len => cases((BYTES / len).clamp(least, CUTS), CUTS),
     };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(&name);
@@ -111,7 +115,7 @@ fn the_messages_of_a_cut_file_are_those_of_its_whole_lines() {
         let bytes = fs::read(&file).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(file.file_name().unwrap());
-        for _ in 0..40 {
+        for _ in 0..cases(40, 100) {
             let end = (next(&mut seed) % bytes.len() as u64) as usize;
             let line_end = bytes[..end].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             if line_end == 0 || serde_json::from_slice::<Json>(&bytes[line_end..end]).is_ok() {
@@ -125,9 +129,6 @@ fn the_messages_of_a_cut_file_are_those_of_its_whole_lines() {
         }
     }
 }
-
-/// The number of files of the test below.
-const FILES: u64 = 300;
 
 /// Returns the lines of a file of a number: a rollout, a transcript, or lines of roles, with 2 to 9 messages.
 fn lines_of_file(number: u64, seed: &mut u64) -> (String, Vec<String>) {
@@ -180,11 +181,12 @@ fn messages(document: &Json) -> Vec<Vec<Json>> {
 
 #[test]
 fn files_cut_at_random_bytes_have_exact_counts_and_grow_without_duplicates() {
+    let files = cases(300, 1_000);
     let mut seed = 20_261_123;
     let folder = tempfile::tempdir().unwrap();
     let (mut messages_whole, mut torn, mut empty, mut unrecognised, mut threads) = (0, 0, 0, 0, 0);
     let mut whole = Vec::new();
-    for number in 0..FILES {
+    for number in 0..files {
         let (name, lines) = lines_of_file(number, &mut seed);
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
         let end = (next(&mut seed) % (text.len() as u64 + 1)) as usize;
@@ -227,7 +229,7 @@ fn files_cut_at_random_bytes_have_exact_counts_and_grow_without_duplicates() {
     }
     let grown = Importer::new(&store).run(folder.path()).unwrap();
     assert!(grown.not_understood.is_empty(), "{:?}", grown.not_understood);
-    assert_eq!(grown.threads_new, FILES - threads);
+    assert_eq!(grown.threads_new, files - threads);
     let exported = export_turns(&store).unwrap();
     assert_eq!(messages(&exported), messages(&read(folder.path(), None)));
     let total: usize = messages(&exported).iter().map(Vec::len).sum();

@@ -220,7 +220,7 @@ impl PrunedThread {
         let kept = self.points.iter().filter(|(_, of)| !of.of.record.pruned && !gone.contains(&of.of.namespace));
         let kept: Vec<Spot> = kept.map(|(spot, _)| *spot).collect();
         let mut found: BTreeMap<(&str, Spot), &ListRef> = BTreeMap::new();
-        for (channel, begun) in &self.begun {
+        for (channel, begun) in self.begun.iter().filter(|(_, begun)| begun.values().any(Option::is_some)) {
             let (mut wanted, mut seen) = (kept.clone(), BTreeSet::new());
             while let Some(spot) = wanted.pop() {
                 match begun.range((spot.0, i64::MIN)..=spot).next_back() {
