@@ -109,12 +109,18 @@ fn a_failed_task_shows_its_attempts_and_a_stuck_run_its_mark() {
 
 /// A clock that stands still, and a timer whose pauses end when it goes on.
 #[derive(Clone, Default)]
-pub(super) struct StoppedClock(Arc<(AtomicI64, Mutex<Vec<Waker>>)>);
+pub(super) struct StoppedClock(Arc<(AtomicI64, Mutex<Vec<(Timestamp, Waker)>>)>);
 
 impl StoppedClock {
     pub(super) fn go_on(&self, seconds: i64) {
         self.0.0.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
-        self.0.1.lock().unwrap().drain(..).for_each(Waker::wake);
+        self.0.1.lock().unwrap().drain(..).for_each(|(_, waker)| waker.wake());
+    }
+
+    /// Whether something sleeps until that moment. What is about to sleep counts the seconds of its pause from the
+    /// moment at which it begins, so the clock goes on after this.
+    fn is_awaited(&self, end: &str) -> bool {
+        self.0.1.lock().unwrap().iter().any(|(awaited, _)| awaited.to_string() == end)
     }
 }
 
@@ -132,7 +138,7 @@ impl Timer for StoppedClock {
             if clock.now() >= end {
                 return Poll::Ready(());
             }
-            wakers.push(waiting.waker().clone());
+            wakers.push((end, waiting.waker().clone()));
             Poll::Pending
         }))
     }
@@ -164,7 +170,7 @@ fn a_task_that_waits_for_its_next_attempt_says_when() {
         let mut task = Json::Null;
         for _ in 0..60_000 {
             task = document(&page, "/runs.json")["runs"][0]["tasks"][0].clone();
-            if !task["wake_at"].is_null() {
+            if task["wake_at"].as_str().is_some_and(|end| clock.is_awaited(end)) {
                 break;
             }
             std::thread::sleep(Duration::from_millis(5));
