@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use crate::cases;
+use crate::{PATIENT_MS, cases};
 use annals::store::log::Log;
 use annals::store::{Key, MemoryBackend, OpenOptions, SqliteBackend, Synchronous, conformance};
 
@@ -58,7 +58,8 @@ const RACED: &str = "raced.db";
 const PROCESSES: u64 = 8;
 
 fn raced(path: &Path) -> SqliteBackend {
-    SqliteBackend::open(path, &OpenOptions::new().synchronous(Synchronous::Normal)).unwrap()
+    let options = OpenOptions::new().synchronous(Synchronous::Normal).busy_timeout_ms(PATIENT_MS);
+    SqliteBackend::open(path, &options).unwrap()
 }
 
 /// A process of the race below: it begins when its input ends. Elsewhere than in a folder of the race it does nothing.

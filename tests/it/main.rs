@@ -30,6 +30,10 @@ mod undo;
 mod updates;
 mod watch;
 
+/// The wait for a lock, in milliseconds, of handles that write beside each other: longer than a process that holds one
+/// stands still on a busy machine.
+pub(crate) const PATIENT_MS: u64 = 300_000;
+
 /// Returns how many cases a test runs: a share of them in the test command, all with the variable `ANNALS_ALL_CASES`.
 pub(crate) fn cases(share: u64, all: u64) -> u64 {
     if std::env::var_os("ANNALS_ALL_CASES").is_some() { all } else { share }

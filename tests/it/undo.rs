@@ -13,6 +13,8 @@ use annals::store::operation::{
 use annals::store::{MemoryBackend, OpenOptions, SqliteBackend, StoreError, Synchronous};
 use parking_lot::Mutex;
 
+use crate::PATIENT_MS;
+
 #[derive(State, Clone, Default)]
 struct Line {
     n: i64,
@@ -304,7 +306,8 @@ const ROUNDS: usize = 25;
 fn undos_beside_appends_undos_and_rewinds_are_never_stuck() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let open = || Store::open_with(&path, OpenOptions::new().synchronous(Synchronous::Normal)).unwrap();
+    let options = || OpenOptions::new().synchronous(Synchronous::Normal).busy_timeout_ms(PATIENT_MS);
+    let open = || Store::open_with(&path, options()).unwrap();
     let (mover, undoer) = (open(), open());
     for round in 0..ROUNDS {
         let [a, b] = [&mover, &undoer].map(|store| store.thread(format!("t{round}")).unwrap());

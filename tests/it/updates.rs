@@ -8,6 +8,7 @@ use annals::store::log::LogExt;
 use annals::store::{ItemRange, Source, StoreError};
 
 use super::on_both::on_both;
+use crate::PATIENT_MS;
 
 fn longest(old: String, new: String) -> String {
     if new.len() > old.len() { new } else { old }
@@ -122,7 +123,8 @@ fn writers_of_one_file_apply_their_changes_one_after_another() {
     let path = folder.path().join("shared.db");
     let _created = Store::open(&path).unwrap();
     let write = |name: &str| {
-        let chat = chat(&Store::open_with(&path, OpenOptions::new().synchronous(Synchronous::Normal)).unwrap());
+        let options = OpenOptions::new().synchronous(Synchronous::Normal).busy_timeout_ms(PATIENT_MS);
+        let chat = chat(&Store::open_with(&path, options).unwrap());
         for n in 0..10 {
             chat.update(Chat::update().log([format!("{name}{n}")])).unwrap();
         }

@@ -297,7 +297,7 @@ pub(crate) fn writer(
     let shape = WorkloadKind::Processes.shape(seed, process, synchronous);
     let failures = workload::run(&scratch.store(), &shape, &calls);
     // A call may find the file locked by the other process, and calls after it may miss that one.
-    let is_busy = |failure: &String| failure.contains("Busy") || failure.contains("locked");
+    let is_busy = |failure: &String| ["Busy", "BUSY", "locked"].iter().any(|word| failure.contains(word));
     match failures.first().filter(|first| !is_busy(first)) {
         Some(failure) => Err(format!("a call failed without a fault: {failure}")),
         None => model::facts(&calls.take()),

@@ -44,9 +44,11 @@ fn kills_and_a_stop_lose_nothing() {
     assert!(output.status.success(), "{result}");
     assert_eq!((&result["kills_run"], &result["kills_lost"]), (&6.into(), &0.into()));
     let count = |name: &str| result[name].as_u64().unwrap();
-    assert!(count("calls_acknowledged") > 15 && count("reads_of_everything") > 2, "{result}");
     if cfg!(target_os = "linux") {
         assert!(count("stops") == 1 && count("refused_by_stopped") > 0, "{result}");
+        // After the stop each of three writers goes on, during it each of two readers. The others may be killed or
+        // closed before they come to anything.
+        assert!(count("calls_acknowledged") >= 3 && count("reads_of_everything") >= 2, "{result}");
     }
 }
 

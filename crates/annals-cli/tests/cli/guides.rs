@@ -12,6 +12,7 @@ use annals::history::ModelUsage;
 use annals::rusqlite::types::ValueRef;
 use annals::rusqlite::{Connection, OpenFlags};
 
+use super::snapshots::without_seconds;
 use super::*;
 
 /// A fenced block: the word after the fence, the number of its first line, and its lines.
@@ -164,8 +165,8 @@ pub(super) fn assert_printed(
         let expected = &block.lines[start + 1..end];
         let found = printed(folder, store, &command_of(&block.lines[*start][2..]), expected);
         let both = [
-            found.iter().map(|line| normal(line)).collect::<Vec<_>>(),
-            expected.iter().map(|line| normal(line)).collect(),
+            found.iter().map(|line| without_seconds(&normal(line))).collect::<Vec<_>>(),
+            expected.iter().map(|line| without_seconds(&normal(line))).collect(),
         ];
         let place = format!("{name}:{}: {}", block.line + start, block.lines[*start]);
         assert_eq!(both[0], both[1], "{place}\nit prints:\n{}\n", found.join("\n"));

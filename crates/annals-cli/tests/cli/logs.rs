@@ -143,6 +143,7 @@ fn a_worker_runs_a_workflow_at_its_times() {
     let ended = end(worker, "-TERM");
     assert!(code(&ended) == 0 && stderr(&ended).contains("beat is due at "), "{ended:?}");
     let ran = lines_of(&bench.path("ran"));
-    assert!(ran.iter().all(|thread| thread.starts_with("beat/20")) && ran[0] < ran[1], "{ran:?}");
+    // The command of a run may come to its line after that of the next one.
+    assert!(ran.iter().all(|thread| thread.starts_with("beat/20")) && ran[0] != ran[1], "{ran:?}");
     assert_eq!(bench.json(&["show", &format!("\"{}\"", ran[0]), "n"])["value"], 3);
 }

@@ -332,7 +332,7 @@ fn without_numbers(line: &str) -> String {
 }
 
 /// Puts `now` in the place of an age in seconds: a command can take some on a machine that does other work.
-fn without_seconds(line: &str) -> String {
+pub(super) fn without_seconds(line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
     let (mut text, mut at) = (Vec::new(), 0);
     while let Some(word) = words.get(at) {

@@ -67,10 +67,11 @@ impl Terminal {
         assert!(pressed.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::BrokenPipe), "{pressed:?}");
     }
 
-    /// Waits for the end, and returns the output on the terminal and the exit code.
+    /// Waits for the end, and returns the output on the terminal and the exit code. The echo of Ctrl-C is left out: it
+    /// may come after the output of the command that the signal ends.
     fn end(self) -> (String, i32) {
         let (text, exit) = self.end_unchanged();
-        (text.replace('\r', ""), exit)
+        (text.replace('\r', "").replace("^C", ""), exit)
     }
 
     /// Waits for the end, and returns the output with its carriage returns, and the exit code.
@@ -323,7 +324,8 @@ fn ctrl_c_in_an_import_leaves_a_store_that_is_whole() {
         let (text, exit) = terminal.end();
         drop(other);
         let found = counts(&store);
-        if found != all {
+        // An import whose wait for the lock was over before the key came has ended with 5.
+        if found != all && exit != 5 {
             assert_eq!(exit, 130, "{text}");
             assert_eq!(found == (5, 1), !is_begun, "{found:?}");
             interrupted[usize::from(is_begun)] = true;

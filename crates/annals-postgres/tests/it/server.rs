@@ -16,7 +16,7 @@ pub(crate) const SOCKET: &str = ".s.PGSQL.5432";
 const CONNECTS_MAX: u32 = 100_000;
 const CONNECT_PAUSE: Duration = Duration::from_millis(2);
 /// Attempts to start a server.
-const STARTS_MAX: u32 = 100;
+const STARTS_MAX: u32 = 1_000;
 
 /// The schemas so far: servers by different sockets may be one.
 static SCHEMAS: AtomicU64 = AtomicU64::new(0);
@@ -137,18 +137,23 @@ impl Server {
                        -addext subjectAltName=DNS:localhost -addext basicConstraints=critical,CA:FALSE";
         let mut openssl = other.as_user("openssl");
         checked(openssl.args(options.split(' ')).arg("-keyout").arg(&key).arg("-out").arg(&certificate)).ok()?;
-        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = free.local_addr().expect("an address").port();
-        drop(free);
         let (certificate_shown, key) = (certificate.display(), key.display());
-        other.more = format!(
-            "-c listen_addresses=localhost -c port={port} -c ssl=on -c ssl_cert_file={certificate_shown} \
-             -c ssl_key_file={key}"
-        );
-        other.start();
-        let folder = other.folder.path().display();
-        let url = format!("postgres://postgres@localhost:{port}/postgres?host={folder}");
-        Some((Self::with(url, Some(other)), port, certificate))
+        // Another program may take a port before the server has it.
+        for _ in 0..STARTS_MAX {
+            let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+            let port = free.local_addr().expect("an address").port();
+            drop(free);
+            other.more = format!(
+                "-c listen_addresses=localhost -c port={port} -c ssl=on -c ssl_cert_file={certificate_shown} \
+                 -c ssl_key_file={key}"
+            );
+            if other.control("start").is_ok() {
+                let folder = other.folder.path().display();
+                let url = format!("postgres://postgres@localhost:{port}/postgres?host={folder}");
+                return Some((Self::with(url, Some(other)), port, certificate));
+            }
+        }
+        panic!("the server starts at no port");
     }
 
     fn of(started: Started) -> Result<Self, String> {
@@ -201,8 +206,11 @@ impl Server {
     pub(crate) fn kill_backend(&self) {
         let others = "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
                       AND backend_type = 'client backend' ORDER BY random() LIMIT 1";
-        for pid in self.started.iter().flat_map(|_| self.select(others)) {
-            kill(&pid);
+        // A process of a connection that is being closed ends before it is killed: then another one is.
+        while let Some(pid) = self.started.as_ref().and_then(|_| self.select(others).pop()) {
+            if try_kill(&pid).is_ok() {
+                return;
+            }
         }
     }
 
@@ -405,7 +413,11 @@ fn folder(user: Option<&str>) -> Result<tempfile::TempDir, String> {
 }
 
 pub(crate) fn kill(pid: &str) {
-    checked(Command::new("kill").args(["-KILL", pid.trim()])).expect("the process is killed");
+    try_kill(pid).expect("the process is killed");
+}
+
+fn try_kill(pid: &str) -> Result<(), String> {
+    checked(Command::new("kill").args(["-KILL", pid.trim()]))
 }
 
 pub(crate) fn checked(command: &mut Command) -> Result<(), String> {

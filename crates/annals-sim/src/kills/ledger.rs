@@ -24,6 +24,18 @@ pub(super) struct LockRefusal {
     pub(super) waited_ms: u64,
     /// The process that held the lock.
     pub(super) holder: Option<u32>,
+    /// The calls that were acknowledged to the worker before.
+    pub(super) acknowledged: u64,
+}
+
+impl Reports {
+    /// Returns the refusals since an earlier state, from the first one on that names a process. Those before it may be
+    /// of another lock: a line comes late if its writer or its reader stands still.
+    pub(super) fn refused_by(&self, process: u32, before: &Self) -> &[LockRefusal] {
+        let since = &self.busy[before.busy.len()..];
+        let first = since.iter().position(|refusal| refusal.holder == Some(process));
+        &since[first.unwrap_or(since.len())..]
+    }
 }
 
 /// The ledger of one store.
@@ -68,7 +80,8 @@ impl Ledger {
             ("F", entity) => {
                 if words.get(3) == Some(&"busy") {
                     let holder = words.get(5).and_then(|holder| holder.parse().ok());
-                    reports.busy.push(LockRefusal { call: entity.to_owned(), waited_ms: number(4) as u64, holder });
+                    let (waited_ms, acknowledged) = (number(4) as u64, reports.acknowledged);
+                    reports.busy.push(LockRefusal { call: entity.to_owned(), waited_ms, holder, acknowledged });
                 }
                 // A turn of a graph has several commits.
                 if EntityKind::of(entity) != EntityKind::Walk {
@@ -176,8 +189,19 @@ mod tests {
         assert!(matches!(refused.judge("shared", &seen(&[1])), EntityVerdict::Wrong(_)));
         assert!(matches!(refused.judge("shared", &seen(&[])), EntityVerdict::Lost(_)));
         assert_eq!(refused.judge("shared", &seen(&[2])), EntityVerdict::Good);
-        let refusal = LockRefusal { call: "shared".into(), waited_ms: 300, holder: Some(77) };
+        let refusal = LockRefusal { call: "shared".into(), waited_ms: 300, holder: Some(77), acknowledged: 0 };
         assert_eq!(refused.workers[&1].busy, [refusal]);
+    }
+
+    #[test]
+    fn the_refusals_by_a_process_begin_with_the_first_one_that_names_it() {
+        let (late, named, other) = ("F own-0 2 busy 300 5", "F own-0 2 busy 300 77", "F own-0 2 busy 300 -");
+        let ledger = ledger(&[(1, late), (1, "A own-0 1"), (1, named), (1, other)]);
+        let of = |process| {
+            let refusals = ledger.workers[&1].refused_by(process, &Reports::default());
+            refusals.iter().map(|refusal| (refusal.holder, refusal.acknowledged)).collect::<Vec<_>>()
+        };
+        assert_eq!((of(77), of(78)), (vec![(Some(77), 1), (None, 1)], Vec::new()));
     }
 
     #[test]

@@ -75,15 +75,15 @@ impl WorkerProcess {
     pub(super) fn stop(&self) {
         self.signal(Signal::STOP);
         let begin = SystemClock.elapsed();
-        let state = || std::fs::read_to_string(format!("/proc/{}/stat", self.id())).unwrap_or_default();
-        // A process that has ended stands as well.
-        let stands = |state: String| {
-            state
-                .rsplit(')')
-                .next()
-                .is_none_or(|rest| rest.trim().is_empty() || rest.trim().starts_with(['T', 'Z', 'X']))
+        // Each thread stops when it leaves the kernel, in which it may still release a lock. One that has ended stands
+        // as well.
+        let stands = |thread: std::fs::DirEntry| {
+            let state = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            let rest = state.rsplit(')').next().unwrap_or_default().trim();
+            rest.is_empty() || rest.starts_with(['T', 'Z', 'X'])
         };
-        while !stands(state()) && SystemClock.elapsed() - begin < STOP_LIMIT {
+        let threads = || std::fs::read_dir(format!("/proc/{}/task", self.id())).into_iter().flatten().flatten();
+        while !threads().all(stands) && SystemClock.elapsed() - begin < STOP_LIMIT {
             std::thread::sleep(Duration::from_micros(50));
         }
     }

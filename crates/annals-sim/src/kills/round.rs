@@ -154,7 +154,8 @@ impl Round {
 
     /// Reads the entities of a killed writer, before another one goes on with them.
     fn look(&mut self, job: &WorkerArgs) {
-        let store = match Store::open_with(self.scratch.store(), OpenOptions::new().read_only(self.rng.chance(50))) {
+        let options = OpenOptions::new().busy_timeout_ms(PATIENCE.as_millis() as u64).read_only(self.rng.chance(50));
+        let store = match Store::open_with(self.scratch.store(), options) {
             Ok(store) => store,
             Err(error) => return self.wrong.push(format!("the file does not open after a kill: {error}")),
         };
@@ -189,13 +190,13 @@ impl Round {
         let Some(place) = self.stop_holder() else { return Ok(()) };
         self.counts.stopped = 1;
         let stopped = (self.workers[place].job.author, self.workers[place].id());
-        // Lines that were written before the stop arrive.
+        // Lines that were written before the stop arrive; a late one is told apart by its place before a refusal.
         std::thread::sleep(Duration::from_millis(100));
         let before = self.ledger.lock().workers.clone();
         let begin = SystemClock.elapsed();
         std::thread::sleep(time);
         let mut after = self.ledger.lock().workers.clone();
-        while self.silent(stopped.0, &before, &after).is_some() && SystemClock.elapsed() - begin < time + PATIENCE {
+        while self.silent(stopped, &before, &after).is_some() && SystemClock.elapsed() - begin < time + PATIENCE {
             std::thread::sleep(Duration::from_millis(20));
             after = self.ledger.lock().workers.clone();
         }
@@ -245,7 +246,7 @@ impl Round {
     /// Returns a worker that has not gone on during a stop: a writer is refused, a reader reads.
     fn silent(
         &self,
-        stopped: Author,
+        (stopped, process): (Author, u32),
         before: &BTreeMap<Author, Reports>,
         after: &BTreeMap<Author, Reports>,
     ) -> Option<&WorkerProcess> {
@@ -254,7 +255,7 @@ impl Round {
             let (before, after) = (reports(before), reports(after));
             match one.job.role {
                 _ if one.job.author == stopped => false,
-                WorkerRole::Writer => after.busy.len() == before.busy.len(),
+                WorkerRole::Writer => after.refused_by(process, &before).is_empty(),
                 WorkerRole::Reader => after.passes == before.passes,
                 WorkerRole::Maintainer => false,
             }
@@ -271,14 +272,15 @@ impl Round {
         let held = ranges_of(&self.scratch.store(), process);
         let step = after.get(&stopped).map_or("", |reports| &reports.step);
         let told = format!("process {stopped} is stopped in {step} with the locks {held:?}");
-        if let Some(one) = self.silent(stopped, before, after) {
+        if let Some(one) = self.silent((stopped, process), before, after) {
             let (author, role) = (one.job.author, one.job.role);
             self.wrong.push(format!("process {author}, a {role:?}, does not go on: {told}"));
         }
         for one in self.workers.iter().filter(|one| one.id() != process) {
             let author = one.job.author;
             let (Some(before), Some(after)) = (before.get(&author), after.get(&author)) else { continue };
-            for refusal in &after.busy[before.busy.len()..] {
+            let refusals = after.refused_by(process, before);
+            for refusal in refusals {
                 self.counts.longest_refusal_ms = self.counts.longest_refusal_ms.max(refusal.waited_ms);
                 if refusal.holder == Some(process) {
                     self.counts.named += 1;
@@ -286,7 +288,8 @@ impl Round {
                     self.wrong.push(format!("{refusal:?}: {told}"));
                 }
             }
-            if one.job.role == WorkerRole::Writer && after.acknowledged > before.acknowledged {
+            let commits = refusals.first().is_some_and(|first| after.acknowledged > first.acknowledged);
+            if one.job.role == WorkerRole::Writer && commits {
                 self.wrong.push(format!("process {author} commits: {told}"));
             }
         }

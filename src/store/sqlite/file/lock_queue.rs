@@ -148,6 +148,12 @@ mod tests {
         Err(Fault::Sql(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_BUSY), None)))
     }
 
+    /// Waits until a lock that was dropped is free: a process that another test starts has a copy of its descriptor
+    /// until it runs its program.
+    fn until_free(other: &File) {
+        until("the lock is free", || other.try_lock().is_ok());
+    }
+
     /// Returns a queue whose process waited for its last transaction.
     fn waited(path: &Path) -> LockQueue {
         LockQueue { has_waited: true, ..LockQueue::new(path) }
@@ -190,7 +196,7 @@ mod tests {
         // The lock of the folder is held while the write lock is attempted, and not longer.
         assert!(queue.wait_for(60_000, || Ok(other.try_lock().is_err())).unwrap());
         assert!(!queue.has_waited, "no other process was in the way");
-        other.try_lock().unwrap();
+        until_free(&other);
     }
 
     #[test]
@@ -218,7 +224,7 @@ mod tests {
         let other = File::open(folder.path()).unwrap();
         assert!(queue.wait_for(60_000, || Ok(other.try_lock().is_err())).unwrap());
         assert!(queue.late.is_none());
-        other.try_lock().unwrap();
+        until_free(&other);
     }
 
     #[test]

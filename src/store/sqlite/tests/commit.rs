@@ -1,7 +1,10 @@
 //! The writer: conflicts, repeats, groups, order, other handles.
 
 use super::*;
+use crate::base::limits::GROUP_BATCHES_MAX;
 use crate::store::StoreError;
+use crate::store::log::CommitHandle;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 fn one(bench: &mut Bench, t: &ThreadId, head: Option<CheckpointId>, byte: u8) -> Batch {
@@ -230,11 +233,18 @@ fn a_refused_caller_does_not_wait_again_for_the_batches_of_others() {
             has_ended.store(true, std::sync::atomic::Ordering::Release);
             outcome
         });
-        // There is always another batch that waits, so a caller that waited for those of others would not end.
-        let begin = crate::base::internal::Stopwatch::start();
+        // There is always another batch that waits, so a caller that waited for those of others would not end. More
+        // than some groups of them would only take memory while the caller stands still.
+        let (begin, mut waiting) = (crate::base::internal::Stopwatch::start(), VecDeque::new());
         while !has_ended.load(std::sync::atomic::Ordering::Acquire) {
             assert!(begin.elapsed() < GUARD, "the caller waits for the batches of others");
-            _ = store.submit(other.clone());
+            while waiting.front().is_some_and(CommitHandle::is_settled) {
+                waiting.pop_front();
+            }
+            match waiting.len() < 8 * GROUP_BATCHES_MAX {
+                true => waiting.push_back(store.submit(other.clone())),
+                false => std::thread::yield_now(),
+            }
         }
         let outcome = caller.join().unwrap();
         assert!(matches!(outcome, Err(StoreError::Busy { waited_ms: 100, .. })), "{outcome:?}");
