@@ -114,7 +114,12 @@ fn kills_at_random_moments_lose_nothing() {
     let mut acknowledged_in_all = 0;
     let mut cut_short = 0;
     let kills = cases(KILLS.0, KILLS.1) as usize;
-    for kill in 0..kills {
+    let is_enough = |acknowledged: usize, cut_short: usize| acknowledged > kills / 2 && cut_short > kills / 7;
+    // More of them if this process was mostly too late, on a machine that is busy.
+    for kill in 0..20 * kills {
+        if kill >= kills && is_enough(acknowledged_in_all, cut_short) {
+            break;
+        }
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let folder = tempfile::tempdir().unwrap();
         // A fixed sequence of places in the run, and of delays behind them that are shorter than a superstep or longer.
@@ -138,8 +143,8 @@ fn kills_at_random_moments_lose_nothing() {
         let again: Vec<_> = effects(folder.path()).into_iter().filter(|(_, runs)| *runs > 1).collect();
         assert!(again.len() <= 2, "kill {kill}: only what ran at the kill runs again, not {again:?}");
     }
-    let (enough, few) = (acknowledged_in_all > kills / 2, cut_short <= kills / 7);
-    assert!(enough && !few, "{acknowledged_in_all} acknowledged, {cut_short} cut short");
+    let is_enough = is_enough(acknowledged_in_all, cut_short);
+    assert!(is_enough, "{acknowledged_in_all} acknowledged, {cut_short} cut short");
 }
 
 /// Starts a child, kills it a pause after it has acknowledged a number of checkpoints, and returns the checkpoints that

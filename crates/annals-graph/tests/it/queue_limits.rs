@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use annals::base::{Clock, SystemClock};
 use annals::history::ThreadQuery;
+use annals::store::OpenOptions;
 use annals_graph::graph::{Entry, Entrypoint};
 use annals_graph::prelude::*;
 use annals_graph::runs::ThreadStatus;
@@ -49,8 +50,14 @@ fn flow(folder: &Path) -> CompiledGraph<Entry<i64, i64>> {
     Entrypoint::new("limited", run).compile().unwrap()
 }
 
+/// Opens the store of the processes, one of which may stand still while it writes.
+fn opened(folder: &Path) -> Store {
+    let options = OpenOptions::new().busy_timeout_ms(GUARD.as_millis() as u64);
+    Store::open_with(folder.join("store.db"), options).unwrap()
+}
+
 fn work(folder: &Path, control: &RunControl) {
-    let store = Store::open(folder.join("store.db")).unwrap();
+    let store = opened(folder);
     let limit = QueueLimit::new("limited").concurrency(CONCURRENCY as u64).rate(CLAIMS as u64, PERIOD);
     let limit = limit.per_key("customer", PER_CUSTOMER as u64);
     // More threads than the limit allows runs, in each process.
@@ -118,7 +125,7 @@ fn overlaps(folder: &Path) -> (usize, usize, BTreeSet<String>) {
 #[test]
 fn the_limits_of_a_queue_hold_over_processes() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path().join("store.db")).unwrap();
+    let store = opened(folder.path());
     for n in 0..RUNS {
         store.queue("limited").metadata([("customer", n % 2)]).enqueue(format!("t{n}"), n).unwrap();
     }

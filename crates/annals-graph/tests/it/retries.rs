@@ -7,6 +7,7 @@ use std::task::{Context as Waiting, Waker};
 use std::time::Duration;
 
 use annals::base::Map;
+use annals::store::OpenOptions;
 use annals_graph::Worker;
 use annals_graph::graph::{Entrypoint, RetryPolicy};
 use annals_graph::prelude::*;
@@ -14,7 +15,7 @@ use annals_graph::runs::{StepInfo, StepState};
 use annals_graph::task::Task;
 use macro_rules_attribute::apply;
 
-use crate::backends::place;
+use crate::backends::place_with;
 use crate::clock::SimClock;
 use crate::line_state::{Log, line};
 use crate::test_clock::{at, timed};
@@ -139,7 +140,8 @@ fn after_the_last_attempt_the_next_run_begins_with_the_first() {
 
 #[apply(each_backend)]
 fn a_run_that_was_dropped_in_a_short_pause_goes_on_with_the_next_attempt() {
-    let (clock, tried, thread) = (SimClock::default(), Tried::default(), place().thread("t").unwrap());
+    let (clock, tried) = (SimClock::default(), Tried::default());
+    let thread = place_with(OpenOptions::new().clock(clock.clone())).thread("t").unwrap();
     let inner = tried.clone();
     let fetch = move |_: Arc<Log>, context: Context| {
         let tried = inner.fails_before(2, &context);
@@ -160,6 +162,7 @@ fn a_run_that_was_dropped_in_a_short_pause_goes_on_with_the_next_attempt() {
     }
     let step = &steps(&thread)[0];
     assert_eq!((step.state, step.attempts.len()), (StepState::Running, 1));
+    clock.set(at(60));
     let done = graph.invoke(&thread, Input::Continue).unwrap();
     assert_eq!(done.state().lines.to_vec(), ["begin", "attempt 2"]);
     assert_eq!(tried.count(), 2);

@@ -14,7 +14,7 @@ use annals_graph::prelude::*;
 use annals_graph::runs::ThreadStatus;
 use macro_rules_attribute::apply;
 
-use crate::backends::{place, place_with};
+use crate::backends::{GUARD, place, place_with};
 use crate::thread_control::{DAY, Hands, Parts, beside, listener, received, until};
 
 #[apply(each_backend)]
@@ -348,7 +348,9 @@ fn a_signal_is_refused_if_nobody_can_receive_it() {
 fn a_worker_hears_of_the_signals_of_another_handle_of_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let (store, other) = (Store::open(&path).unwrap(), Store::open(&path).unwrap());
+    // One of them may stand still while it writes.
+    let open = || Store::open_with(&path, OpenOptions::new().busy_timeout_ms(GUARD.as_millis() as u64)).unwrap();
+    let (store, other) = (open(), open());
     let (graph, thread) = (listener(&["x", "x", "x"]), store.thread("a").unwrap());
     graph.enqueue(&thread, 0).unwrap();
     beside(&Worker::new(&store).register(&graph), || {

@@ -438,8 +438,13 @@ fn an_entrypoint_has_a_limit_for_all_of_its_attempts() {
     let quick = RetryPolicy::new().initial_interval(Duration::from_micros(10)).jitter(false);
     let busy = busy.retry(quick).step_timeout(ms(300)).compile().unwrap();
     for driver in 0..2 {
+        let clock = SimClock::default();
+        let thread = by(&clock);
+        let run = busy.run(&thread).timer(clock.clone());
         let input = IntoInput::<Entry<i64, i64>, _>::into_input(1);
-        assert_eq!(late(run_on(driver, busy.run(&thread()), input)), ["busy"]);
+        // The pauses, and the last attempt.
+        let outcome = beside(&clock, 1, || true, || run_on(driver, run, input));
+        assert_eq!((late(outcome), clock.elapsed()), (names(&["busy"]), ms(300)));
     }
 }
 

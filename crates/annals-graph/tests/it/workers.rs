@@ -117,8 +117,12 @@ struct NotedCalls {
 }
 
 impl NotedCalls {
+    /// Notes a call, unless it is one of the thread that renews leases: that one also looks whether somebody controls a
+    /// run, as soon as the run takes long.
     fn note(&self, call: &'static str) -> &MemoryBackend {
-        self.calls.lock().unwrap().push(call);
+        if std::thread::current().name() != Some("annals-lease") {
+            self.calls.lock().unwrap().push(call);
+        }
         &self.below
     }
 }
