@@ -34,7 +34,7 @@ fn a_store_with_keyed_checksums_conforms() {
     sqlite_conforms(cases(6, 0), cases(8, 1), |options| options.checksum_key(Key::new([4; 32])));
 }
 
-/// Runs every case of that step, on two threads.
+/// Runs every case of that step, on four threads.
 fn sqlite_conforms(first: u64, step: u64, keyed: impl Fn(OpenOptions) -> OpenOptions + Sync) {
     let folder = tempfile::tempdir().unwrap();
     let count = std::sync::atomic::AtomicUsize::new(0);
@@ -45,8 +45,8 @@ fn sqlite_conforms(first: u64, step: u64, keyed: impl Fn(OpenOptions) -> OpenOpt
         Arc::new(SqliteBackend::open(&path, &options).unwrap()) as Arc<dyn Log>
     };
     std::thread::scope(|scope| {
-        for half in 0..2 {
-            let some = conformance::cases().iter().skip((first + half * step) as usize).step_by(2 * step as usize);
+        for part in 0..4 {
+            let some = conformance::cases().iter().skip((first + part * step) as usize).step_by(4 * step as usize);
             let (some, make) = (some.copied().collect::<Vec<_>>(), &make);
             scope.spawn(move || conformance::run_all(&some, make));
         }
