@@ -1,10 +1,7 @@
 //! The backend: the log of the engine in terms of statements.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 
 use annals::store::batch::Batch;
 use annals::store::log::{
@@ -139,36 +136,15 @@ impl PostgresBackend {
     /// Commits a batch if its thread is at a number of changes.
     pub(crate) fn commit_at(&self, batch: Batch, change: Option<i64>) -> Result<(), StoreError> {
         batch.validate()?;
-        let (handle, settler) = CommitHandle::open();
+        let (handle, settler) = CommitHandle::open_remote();
         self.hand_over(WriteJob::Batch(Box::new(batch), change, settler));
-        outcome_of(handle)
+        handle.wait()
     }
 
     fn hand_over(&self, job: WriteJob) {
         // A job that is not taken settles itself: its outcome is unknown.
         if let Some(jobs) = &self.jobs {
             _ = jobs.send(job);
-        }
-    }
-}
-
-/// A caller that waits for a commit.
-struct ParkedCaller(Thread);
-
-impl Wake for ParkedCaller {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Parks until a commit has its outcome. [`CommitHandle::wait`] spins first, for less time than a round trip takes: it
-/// would keep the processor from the thread of the client.
-fn outcome_of(mut handle: CommitHandle) -> Result<(), StoreError> {
-    let waker = Waker::from(Arc::new(ParkedCaller(std::thread::current())));
-    loop {
-        match Pin::new(&mut handle).poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(outcome) => return outcome,
-            Poll::Pending => std::thread::park(),
         }
     }
 }
@@ -196,13 +172,9 @@ impl Log for PostgresBackend {
         if let Err(error) = batch.validate() {
             return CommitHandle::settled(batch.write_in_chain(|| Err(error)));
         }
-        let (handle, settler) = CommitHandle::open();
+        let (handle, settler) = CommitHandle::open_remote();
         self.hand_over(WriteJob::Batch(Box::new(batch), None, settler));
         handle
-    }
-
-    fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
-        outcome_of(self.submit(batch.clone()))
     }
 
     fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {

@@ -47,6 +47,8 @@ struct CommitState {
     done: parking_lot::Condvar,
     settled: AtomicBool,
     awaited: AtomicBool,
+    /// Whether a caller parks at once, and does not spin first.
+    parks: bool,
     wakers: parking_lot::Mutex<Vec<Waker>>,
 }
 
@@ -60,7 +62,17 @@ struct CommitProgress {
 impl CommitHandle {
     /// Makes an open handle and the end that settles it.
     pub fn open() -> (Self, CommitSettler) {
-        let state = Arc::new(CommitState::default());
+        Self::of(CommitState::default())
+    }
+
+    /// As [`CommitHandle::open`], for a backend on a server: callers park at once. Those of an open handle spin first,
+    /// for less time than a round trip takes.
+    pub fn open_remote() -> (Self, CommitSettler) {
+        Self::of(CommitState { parks: true, ..CommitState::default() })
+    }
+
+    fn of(state: CommitState) -> (Self, CommitSettler) {
+        let state = Arc::new(state);
         (Self(Some(Arc::clone(&state))), CommitSettler(Some(state)))
     }
 
@@ -155,7 +167,9 @@ impl CommitState {
 
     fn wait(&self) {
         self.awaited.store(true, Ordering::Release);
-        spin_until(SPIN_BEFORE_PARK, || self.is_settled());
+        if !self.parks {
+            spin_until(SPIN_BEFORE_PARK, || self.is_settled());
+        }
         let mut progress = self.progress.lock();
         while !self.is_settled() {
             match progress.waits_for_lock.take() {

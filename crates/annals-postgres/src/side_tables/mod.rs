@@ -249,7 +249,7 @@ impl SideTables for PostgresBackend {
         if let Err(error) = CacheChange::validate(&changes) {
             return CommitHandle::settled(Err(error));
         }
-        let (handle, settler) = CommitHandle::open();
+        let (handle, settler) = CommitHandle::open_remote();
         let (lanes, queries) =
             (Arc::clone(&self.client.lanes), changes.into_iter().flat_map(cache_queries).collect::<Vec<_>>());
         self.client.spawn(async move { settler.settle(write(&lanes, &queries).await) });
