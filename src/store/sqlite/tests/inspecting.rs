@@ -5,7 +5,7 @@ use super::*;
 use crate::store::StoreError;
 use crate::store::sqlite::file::inspect::{FileKind, inspect, make, verify_open};
 use crate::store::sqlite::file::paths::beside;
-use crate::store::sqlite::file::system;
+use crate::store::sqlite::file::{registry, system};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -20,10 +20,15 @@ fn closed() -> (TempDir, PathBuf, Vec<u8>) {
     (folder, path, bytes)
 }
 
-/// Writes a file that its owner alone may use.
+/// Writes a file that its owner alone may use. A new one may have the number of a store that another test removed, and
+/// that counts as open until its handle is closed.
 fn place(path: &Path, bytes: &[u8]) {
+    let is_new = !path.exists();
     fs::write(path, bytes).unwrap();
     fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
+    if is_new {
+        until("no handle of a removed store has the number of a new file", || !registry::is_open(path));
+    }
 }
 
 fn mode(path: &Path) -> u32 {
