@@ -16,6 +16,8 @@ pub(crate) const BACKOFF_FIRST: Duration = Duration::from_millis(10);
 pub(crate) const PLANS_MAX: u32 = 64;
 /// Batches of one transaction.
 pub(crate) const GROUP_MAX: usize = 64;
+/// Batches that are written in one transaction although another connection is free.
+pub(crate) const GROUP_SHARE_MIN: usize = 16;
 /// Threads of which the writer caches what it compares.
 pub(crate) const KNOWN_THREADS_MAX: usize = 16_384;
 /// Bytes of stored writes of all heads that are cached.

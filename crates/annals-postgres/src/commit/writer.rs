@@ -31,7 +31,7 @@ use super::sql as commit_sql;
 use crate::client::{Answers, Connections, Param, PgConnection, PgQuery, back_off};
 use crate::error::{PgFault, write_error};
 use crate::follow::Notifier;
-use crate::limits::{ATTEMPTS_MAX, BACKOFF_FIRST, GROUP_MAX, PLANS_MAX, WRITE_CONNECTIONS};
+use crate::limits::{ATTEMPTS_MAX, BACKOFF_FIRST, GROUP_MAX, GROUP_SHARE_MIN, PLANS_MAX, WRITE_CONNECTIONS};
 use crate::rows::Cells;
 use crate::sql;
 
@@ -515,17 +515,25 @@ impl BusyGroup {
     }
 }
 
-/// Returns whether enough batches wait for a group: beside one in progress half as many as it has, because a
-/// transaction of few costs almost as much as one of many.
+/// Returns whether enough batches wait for a group: beside one in progress as many as it has, because a transaction of
+/// few costs almost as much as one of many.
 fn is_worth(waiting: &VecDeque<WriteJob>, busy: &[Option<BusyGroup>]) -> bool {
     let largest = busy.iter().flatten().map(|group| group.len).max().unwrap_or_default();
-    waiting.len() >= largest.div_ceil(2).max(1)
+    waiting.len() >= largest.max(1)
+}
+
+/// Returns how many batches the next group has at most: each connection gets its share of those that wait or are in
+/// progress, so that the server writes one group while another one is planned.
+fn share(waiting: &VecDeque<WriteJob>, busy: &[Option<BusyGroup>]) -> usize {
+    let in_progress: usize = busy.iter().flatten().map(|group| group.len).sum();
+    (waiting.len() + in_progress).div_ceil(busy.len()).clamp(GROUP_SHARE_MIN, GROUP_MAX)
 }
 
 /// Takes the jobs of the next transaction: of different threads, and of different chains. A claim with groups is alone.
 fn next_group(waiting: &mut VecDeque<WriteJob>, busy: &[Option<BusyGroup>]) -> Vec<PendingJob> {
     let (mut group, mut taken): (Vec<PendingJob>, BTreeSet<ThreadId>) = (Vec::new(), BTreeSet::new());
-    while let Some(job) = waiting.front().filter(|_| group.len() < GROUP_MAX) {
+    let share = share(waiting, busy);
+    while let Some(job) = waiting.front().filter(|_| group.len() < share) {
         let (threads, is_alone) = (job.threads(), !job.groups().is_empty());
         let mut needs = Needs::default();
         let refused = job.needs(&mut needs).err();
