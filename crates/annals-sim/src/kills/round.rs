@@ -190,8 +190,6 @@ impl Round {
         let Some(place) = self.stop_holder() else { return Ok(()) };
         self.counts.stopped = 1;
         let stopped = (self.workers[place].job.author, self.workers[place].id());
-        // Lines that were written before the stop arrive; a late one is told apart by its place before a refusal.
-        std::thread::sleep(Duration::from_millis(100));
         let before = self.ledger.lock().workers.clone();
         let begin = SystemClock.elapsed();
         std::thread::sleep(time);
@@ -230,8 +228,14 @@ impl Round {
             let one = &self.workers[place];
             if one.job.role != WorkerRole::Reader {
                 one.stop();
-                if lock_of(&self.scratch.store(), one.id()) == Some("write") {
-                    return Some(place);
+                let holds = || lock_of(&self.scratch.store(), one.id()) == Some("write");
+                if holds() {
+                    // Lines that were written before the stop arrive; a late one is told apart by its place before a
+                    // refusal. A thread may still have been releasing the lock.
+                    std::thread::sleep(Duration::from_millis(100));
+                    if holds() {
+                        return Some(place);
+                    }
                 }
                 one.go_on();
             }
