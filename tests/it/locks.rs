@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use annals::base::{CheckpointId, Namespace, ThreadId};
 use annals::rusqlite::Connection;
@@ -11,8 +10,7 @@ use annals::store::batch::{Batch, NewCheckpoint, Parent};
 use annals::store::log::CommitChain;
 use annals::store::{OpenOptions, Source, Store, StoreError};
 
-/// Longer than any wait of a test that passes.
-const GUARD: Duration = Duration::from_secs(300);
+use crate::GUARD;
 
 fn opened(folder: &Path, busy_timeout_ms: u64) -> (Store, PathBuf) {
     let path = folder.join("store.db");

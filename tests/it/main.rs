@@ -30,6 +30,8 @@ mod undo;
 mod updates;
 mod watch;
 
+/// The longest wait of a test: longer than any wait of one that passes.
+pub(crate) const GUARD: std::time::Duration = std::time::Duration::from_millis(PATIENT_MS);
 /// The wait for a lock, in milliseconds, of handles that write beside each other: longer than a process that holds one
 /// stands still on a busy machine.
 pub(crate) const PATIENT_MS: u64 = 300_000;

@@ -11,6 +11,7 @@ use annals::store::operation::OperationQuery;
 use annals::store::{Key, OpenOptions, StoreError};
 
 use super::on_both::on_both;
+use crate::GUARD;
 
 #[derive(State, Clone, Default, Debug, PartialEq)]
 struct Note {
@@ -143,8 +144,6 @@ fn listed(store: &Store, query: ThreadQuery) -> Vec<String> {
 }
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Longer than any wait of a test that passes.
-const GUARD: Duration = Duration::from_secs(300);
 
 /// Erases what was deleted. The background reads the trash of a file, and a read that stands still holds the log.
 fn erase(store: &Store) {

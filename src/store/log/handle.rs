@@ -47,7 +47,7 @@ struct CommitState {
     done: parking_lot::Condvar,
     settled: AtomicBool,
     awaited: AtomicBool,
-    /// Whether a caller parks at once, and does not spin first.
+    /// True if callers park at once, without spinning first.
     parks: bool,
     wakers: parking_lot::Mutex<Vec<Waker>>,
 }
@@ -65,7 +65,7 @@ impl CommitHandle {
         Self::of(CommitState::default())
     }
 
-    /// As [`CommitHandle::open`], for a backend on a server: callers park at once. Those of an open handle spin first,
+    /// Makes an open handle of a backend on a server: callers park at once. Those of [`CommitHandle::open`] spin first,
     /// for less time than a round trip takes.
     pub fn open_remote() -> (Self, CommitSettler) {
         Self::of(CommitState { parks: true, ..CommitState::default() })

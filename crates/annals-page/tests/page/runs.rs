@@ -117,8 +117,8 @@ impl StoppedClock {
         self.0.1.lock().unwrap().drain(..).for_each(|(_, waker)| waker.wake());
     }
 
-    /// Whether something sleeps until that moment. What is about to sleep counts the seconds of its pause from the
-    /// moment at which it begins, so the clock goes on after this.
+    /// Returns whether a task sleeps until that moment. A task counts its pause from the moment at which it begins to
+    /// sleep, so the clock goes on after this.
     fn is_awaited(&self, end: &str) -> bool {
         self.0.1.lock().unwrap().iter().any(|(awaited, _)| awaited.to_string() == end)
     }

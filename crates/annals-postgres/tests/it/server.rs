@@ -139,7 +139,8 @@ impl Server {
         checked(openssl.args(options.split(' ')).arg("-keyout").arg(&key).arg("-out").arg(&certificate)).ok()?;
         let (certificate_shown, key) = (certificate.display(), key.display());
         // Another program may take a port before the server has it.
-        for _ in 0..STARTS_MAX {
+        let mut refused = String::new();
+        for _ in 0..10 {
             let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
             let port = free.local_addr().expect("an address").port();
             drop(free);
@@ -147,13 +148,16 @@ impl Server {
                 "-c listen_addresses=localhost -c port={port} -c ssl=on -c ssl_cert_file={certificate_shown} \
                  -c ssl_key_file={key}"
             );
-            if other.control("start").is_ok() {
-                let folder = other.folder.path().display();
-                let url = format!("postgres://postgres@localhost:{port}/postgres?host={folder}");
-                return Some((Self::with(url, Some(other)), port, certificate));
+            match other.control("start") {
+                Ok(()) => {
+                    let folder = other.folder.path().display();
+                    let url = format!("postgres://postgres@localhost:{port}/postgres?host={folder}");
+                    return Some((Self::with(url, Some(other)), port, certificate));
+                }
+                Err(error) => refused = error,
             }
         }
-        panic!("the server starts at no port");
+        panic!("the server starts at no port: {refused}");
     }
 
     fn of(started: Started) -> Result<Self, String> {
@@ -207,10 +211,11 @@ impl Server {
         let others = "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
                       AND backend_type = 'client backend' ORDER BY random() LIMIT 1";
         // A process of a connection that is being closed ends before it is killed: then another one is.
+        let mut refused = 0;
         while let Some(pid) = self.started.as_ref().and_then(|_| self.select(others).pop()) {
-            if try_kill(&pid).is_ok() {
-                return;
-            }
+            let Err(error) = try_kill(&pid) else { return };
+            refused += 1;
+            assert!(refused < 100, "no process is killed: {error}");
         }
     }
 
